@@ -1,0 +1,239 @@
+"""Vocabulary: what was observed.
+
+Raw, frozen, never summarised in place: one `RunSamples` holds everything one
+run left behind, and every number in a report is computed from it. Times are
+integer nanoseconds of one monotonic clock. Read after `draftgate.specs`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChunk:
+    """One server event that carried tokens; with speculation often several.
+
+    Attributes:
+        t_ns: Monotonic time at which its last byte was read.
+        token_ids: The tokens; their number is the chunk's token count.
+    """
+
+    t_ns: int
+    token_ids: tuple[int, ...]
+
+
+class FailureKind(Enum):
+    """Why a request does not count as served."""
+
+    CONNECT = "connect"
+    HTTP_ERROR = "http_error"
+    IN_BAND_ERROR = "in_band_error"
+    EARLY_END = "early_end"
+    MISSING_USAGE = "missing_usage"
+    WRONG_LENGTH = "wrong_length"
+    MALFORMED = "malformed"
+    STALLED = "stalled"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A classified failure with what the server or socket said."""
+
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request, sent once and never again.
+
+    Attributes:
+        index: Running number inside the run, in order of sending.
+        stream: Which of the c closed-loop streams sent it, from 0.
+        prompt_id: The prompt's id in its dataset.
+        scheduled_ns: When it was due; in closed loop when its stream was free.
+        sent_ns: When its last byte was handed to the socket.
+        ended_ns: When its last byte arrived, or its failure was noticed.
+        chunks: Token-bearing events in order of arrival.
+        prompt_tokens: Prompt length by the server's usage; None if absent.
+        completion_tokens: Output length by the server's usage; None if absent.
+        finish_reason: As sent by the server; None if absent.
+        failure: None if it was served in full.
+        text: The output text, if it was asked for.
+    """
+
+    index: int
+    stream: int
+    prompt_id: str
+    scheduled_ns: int
+    sent_ns: int
+    ended_ns: int
+    chunks: tuple[StreamChunk, ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    failure: Failure | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of a run in which all c streams run; [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_s(self) -> float:
+        """Length in seconds."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationCounters:
+    """Verification totals over some span, by vLLM's names.
+
+    Only steps that carried drafts count, so ngram steps without a match are
+    absent. Mean acceptance length is 1 + accepted / drafts: the bonus token is
+    included.
+
+    Attributes:
+        num_drafts: Verify steps with drafts.
+        num_draft_tokens: Tokens proposed.
+        num_accepted_tokens: Tokens accepted, bonus tokens not counted.
+        num_accepted_tokens_per_pos: Accepted at draft position 0, 1, ...
+    """
+
+    num_drafts: int
+    num_draft_tokens: int
+    num_accepted_tokens: int
+    num_accepted_tokens_per_pos: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """What the engine counted over one run (differences of two scrapes).
+
+    Attributes:
+        generation_tokens: Output tokens by the engine's count.
+        prompt_tokens: Prompt tokens by the engine's count.
+        queue_time_sum_s: Summed time requests waited to be scheduled, seconds.
+        queue_time_count: Requests behind that sum.
+        kv_use_max_ratio: Largest share of KV blocks in use that a scrape saw.
+        speculation: None where speculation is off.
+    """
+
+    generation_tokens: int
+    prompt_tokens: int
+    queue_time_sum_s: float
+    queue_time_count: int
+    kv_use_max_ratio: float | None
+    speculation: SpeculationCounters | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """What the server's processes used during the window.
+
+    Attributes:
+        cpu_cores: CPU seconds per second over the whole process tree; None
+            where the server is not on this machine.
+        rss_bytes: Largest resident memory of the tree seen; None likewise.
+        gpu_use_ratio: Mean GPU use by NVML; None without a GPU.
+        gpu_power_w: Mean GPU power by NVML; None without a GPU.
+        gpu_memory_bytes: Largest GPU memory by NVML; None without a GPU.
+    """
+
+    cpu_cores: float | None = None
+    rss_bytes: int | None = None
+    gpu_use_ratio: float | None = None
+    gpu_power_w: float | None = None
+    gpu_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHealth:
+    """What the load generator knows about itself.
+
+    Attributes:
+        cpu_s: CPU seconds the client process used during the run.
+        wall_s: Length of the run, seconds.
+        lag_p99_s: 99th percentile of event-loop lag: how much later than asked
+            a periodic timer fired.
+        lag_max_s: Largest event-loop lag.
+    """
+
+    cpu_s: float
+    wall_s: float
+    lag_p99_s: float
+    lag_max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The fingerprint that baselines are keyed by.
+
+    Attributes:
+        hardware: Slug of what the numbers depend on, for example
+            `cpu-amd-epyc-2c` or `1x-nvidia-h200`; names a folder.
+        cpu_model: As the machine reports it.
+        cpu_count: Cores this process may use.
+        memory_bytes: Installed memory.
+        gpus: Names of GPUs, empty without.
+        gpu_driver: Driver version; None without a GPU.
+        platform: Kernel and architecture.
+        python: Version of the interpreter that runs draftgate.
+        draftgate: Version and, in a checkout, commit.
+        engine: Engine name and version as the server reports it.
+        packages: (name, version) of the packages that decide speed.
+        host: Host name, a label only.
+    """
+
+    hardware: str
+    cpu_model: str
+    cpu_count: int
+    memory_bytes: int
+    gpus: tuple[str, ...]
+    gpu_driver: str | None
+    platform: str
+    python: str
+    draftgate: str
+    engine: str
+    packages: tuple[tuple[str, str], ...]
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSamples:
+    """One run of one arm at one concurrency: the unit of replication.
+
+    Requests inside one run share a server state and are not independent.
+
+    Attributes:
+        arm: Name of the arm.
+        method: Its draft method, "none" for the reference.
+        num_speculative_tokens: Its K; 0 for the reference.
+        concurrency: Closed-loop streams c.
+        repeat: Running number of the run within its cell, from 0.
+        started_at: Time of day, ISO 8601, UTC.
+        records: Every request of the run, warm-up and drain included.
+        window: None if the run ended before all streams ran.
+        counters: None where the server has none.
+        resources: Server side use.
+        client: Client side use and lag.
+        invalid: Why the run cannot be used; empty if it can.
+    """
+
+    arm: str
+    method: str
+    num_speculative_tokens: int
+    concurrency: int
+    repeat: int
+    started_at: str
+    records: tuple[RequestRecord, ...]
+    window: Window | None
+    counters: EngineCounters | None
+    resources: ResourceUse
+    client: ClientHealth
+    invalid: tuple[str, ...] = ()

@@ -1,0 +1,260 @@
+"""Vocabulary: what to run.
+
+Frozen records that a profile (TOML) is turned into by `draftgate.specfile`.
+They know no engine, open no file and check only what one record can check by
+itself. Units are in the names. Read this first, then `draftgate.records`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from draftgate.errors import SpecError
+
+NO_SPECULATION = "none"
+"""Name of the arm, and of the method, that is the non-speculative reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How drafts are made; an engine without one is the reference.
+
+    Attributes:
+        method: vLLM's spelling: `ngram`, `draft_model`, `eagle3`, `peagle`, ...
+        num_speculative_tokens: Draft tokens per verify step, K >= 1.
+        model: Draft model or head as a path or hub name; None where the
+            method needs none; "target" for the target itself.
+        options: Method-specific settings by their profile key, sorted.
+    """
+
+    method: str
+    num_speculative_tokens: int
+    model: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check K.
+
+        Raises:
+            SpecError: If K is below 1.
+        """
+        if self.num_speculative_tokens < 1:
+            raise SpecError(
+                f"method {self.method!r}: num_speculative_tokens must be >= 1, got "
+                f"{self.num_speculative_tokens}. Use method 'none' to run without speculation."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLaunch:
+    """Start the engine as a child process.
+
+    Attributes:
+        python: Interpreter of the environment that holds the engine; None for
+            the one that runs draftgate.
+    """
+
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UrlLaunch:
+    """Use a server that already runs, and never stop it.
+
+    Attributes:
+        url: Base address without `/v1`, for example `http://127.0.0.1:8000`.
+        model: Model name to ask for; None takes the first of `/v1/models`.
+        api_key_env: Environment variable that holds the key; the key itself
+            never enters a record.
+    """
+
+    url: str
+    model: str | None = None
+    api_key_env: str | None = None
+
+
+Launch = ProcessLaunch | UrlLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What to start: one server.
+
+    Attributes:
+        engine: Registered engine name, for example `vllm`.
+        target: Target model: a name known to `draftgate.targets`, a folder or
+            a hub name.
+        launch: How the server comes to life.
+        dtype: Weights and activations in the engine's spelling.
+        quantization: Engine's spelling; None for as stored.
+        speculative: Draft settings; None is the reference.
+        max_model_len: Longest prompt plus output, tokens.
+        max_num_seqs: Requests that run at once.
+        args: Further engine arguments, appended as they are.
+        env: Further environment variables of the server, sorted by name.
+        plugins: Our engine plugins that are switched on, by name.
+        startup_timeout_s: Time the server may take to become ready.
+    """
+
+    engine: str
+    target: str
+    launch: Launch = ProcessLaunch()
+    dtype: str = "auto"
+    quantization: str | None = None
+    speculative: SpeculativeConfig | None = None
+    max_model_len: int = 1024
+    max_num_seqs: int = 32
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[str, ...] = ()
+    startup_timeout_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One column of a comparison: a name and the server behind it."""
+
+    name: str
+    engine: EngineSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn; 0 temperature is greedy.
+
+    Attributes:
+        max_tokens: Output length in tokens; exact when `ignore_eos`.
+        temperature: Softmax temperature, >= 0.
+        top_p: Nucleus mass in (0, 1].
+        top_k: Largest number of candidates; 0 for all.
+        seed: Seed of the request; None leaves it to the server.
+        ignore_eos: Go on to `max_tokens` whatever is sampled.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    ignore_eos: bool = True
+
+
+class PrefixCache(Enum):
+    """What the measured requests find in the server's prefix cache."""
+
+    DEFEATED = "defeated"
+    """Nothing: each request carries a salt of its own."""
+    PRIMED = "primed"
+    """Every prompt: each is sent once, in every arm, before the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """What to send, in closed loop: each of c streams sends its next request
+    as soon as the one before it has ended.
+
+    Attributes:
+        dataset: Registered name, or path of a JSONL file.
+        concurrencies: Numbers of streams c, each >= 1.
+        sampling: Sampling of every request.
+        prefix_cache: State of the server's prefix cache, equal for all arms.
+        warmup_requests: Requests each stream ends before the window may open.
+        repeats: Runs per arm and concurrency; the run is the unit.
+        window_s: Shortest length of the window in which all c streams run.
+        min_requests: Requests that must end inside the window; it stays open
+            longer than `window_s` if need be.
+        stagger_s: Time over which the streams are started.
+        stall_timeout_s: Silence after which a stream counts as stalled.
+        run_timeout_s: Time after which a run ends whatever is open.
+        max_failure_share: Share of failed requests above which a run is INVALID.
+        seed: Seed of prompt order and of the order of arms.
+    """
+
+    dataset: str
+    concurrencies: tuple[int, ...]
+    sampling: SamplingParams
+    prefix_cache: PrefixCache = PrefixCache.DEFEATED
+    warmup_requests: int = 1
+    repeats: int = 3
+    window_s: float = 8.0
+    min_requests: int = 4
+    stagger_s: float = 0.5
+    stall_timeout_s: float = 60.0
+    run_timeout_s: float = 180.0
+    max_failure_share: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SLO:
+    """Limits a request must keep to count as good; None is no limit.
+
+    Attributes:
+        ttft_s: Longest time to first token, seconds.
+        per_token_s: Longest mean time per output token after the first, seconds.
+        e2e_s: Longest time from sending to the last byte, seconds.
+    """
+
+    ttft_s: float | None = None
+    per_token_s: float | None = None
+    e2e_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateSpec:
+    """What loss of one metric to tolerate.
+
+    Attributes:
+        metric: Registered metric name.
+        margin_ratio: Largest relative loss that is let through, for example
+            0.05; a loss is a fall where higher is better and a rise where
+            lower is better.
+        confidence: Two-sided coverage of the interval, in (0, 1).
+        min_runs: Fewest runs on each side for a verdict.
+    """
+
+    metric: str
+    margin_ratio: float
+    confidence: float = 0.99
+    min_runs: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One TOML file: what to start, what to send, what to tolerate.
+
+    Attributes:
+        name: The file's own name for itself, used in paths.
+        description: One sentence for the report.
+        arms: Servers to compare; the first named "none" is the reference.
+        keep_alive: Keep all servers up and alternate the load between them;
+            False starts one at a time.
+        workload: What to send.
+        slo: Limits of a good request.
+        gates: One per gated metric.
+        source: File it came from.
+        text: The file's text, stored with every run.
+    """
+
+    name: str
+    description: str
+    arms: tuple[Arm, ...]
+    keep_alive: bool
+    workload: WorkloadSpec
+    slo: SLO
+    gates: tuple[GateSpec, ...]
+    source: Path
+    text: str = field(repr=False)
+
+    def arm(self, name: str) -> Arm:
+        """Return the arm called `name`.
+
+        Raises:
+            SpecError: If there is none; the message lists the arms.
+        """
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        known = ", ".join(arm.name for arm in self.arms)
+        raise SpecError(f"profile {self.name!r} has no arm {name!r}. It has: {known}.")
