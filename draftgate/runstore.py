@@ -1,0 +1,340 @@
+"""The folder that one invocation leaves behind: `runs/<id>/`.
+
+    run.json            what was asked for, where, with which commands
+    samples/*.parquet   every request and every stamp, one file per run
+    verdicts.json       what was decided
+    logs/               whatever the engines wrote
+
+Knows how these are laid out and nothing of what they mean. Each file appears
+whole or not at all, so a run that was killed can still be read.
+"""
+
+import errno
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from draftgate.clock import Clock
+from draftgate.codec import decode, encode
+from draftgate.errors import BaselineError, MeasurementError, SpecError
+from draftgate.files import replacing, write_text
+from draftgate.records import (
+    Environment,
+    Failure,
+    FailureKind,
+    RequestRecord,
+    RunSamples,
+    StreamChunk,
+)
+from draftgate.specs import Profile
+from draftgate.verdict import Verdict
+
+T = TypeVar("T")
+
+# History: 1 first version.
+RUN_SCHEMA_VERSION = 1
+
+_METADATA_KEY = b"draftgate"
+_COLUMNS = pa.schema(
+    [
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("stream", pa.int64(), nullable=False),
+        pa.field("prompt_id", pa.string(), nullable=False),
+        pa.field("scheduled_ns", pa.int64(), nullable=False),
+        pa.field("sent_ns", pa.int64(), nullable=False),
+        pa.field("ended_ns", pa.int64(), nullable=False),
+        ("chunk_ns", pa.list_(pa.int64())),
+        ("chunk_token_ids", pa.list_(pa.list_(pa.int32()))),
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("finish_reason", pa.string()),
+        ("failure_kind", pa.string()),
+        ("failure_message", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What run.json holds."""
+
+    schema: int
+    id: str
+    started_at: str
+    argv: tuple[str, ...]
+    profile: Profile
+    environment: Environment | None = None
+    commands: tuple[tuple[str, str], ...] = ()
+    samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """What verdicts.json holds."""
+
+    schema: int
+    baseline: str | None
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """Everything a run folder holds, read back.
+
+    Attributes:
+        id: Name of the folder.
+        path: The folder.
+        started_at: Time of day, ISO 8601, UTC.
+        argv: Command line of the invocation.
+        profile: What was asked for, overrides included.
+        environment: Where it ran.
+        commands: Start command by arm.
+        samples: One per run, in order of measuring.
+        verdicts: What was decided; empty if the run ended before that.
+        baseline: What it was judged against; None without one.
+    """
+
+    id: str
+    path: Path
+    started_at: str
+    argv: tuple[str, ...]
+    profile: Profile
+    environment: Environment
+    commands: Mapping[str, str]
+    samples: tuple[RunSamples, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """A run folder that is being written; one writer at a time."""
+
+    path: Path
+    logs_path: Path = field(repr=False)
+
+    @classmethod
+    def create(
+        cls, root: Path, profile: Profile, argv: Sequence[str], clock: Clock
+    ) -> "RunDirectory":
+        """Make a new folder under `root` and write its header.
+
+        The id is the UTC time, the profile's name and four random hex digits,
+        so that two invocations in one second do not meet.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        now = clock.wall()
+        run_id = f"{now:%Y%m%dT%H%M%SZ}-{_slug(profile.name)}-{secrets.token_hex(2)}"
+        run = cls(root / run_id, root / run_id / "logs")
+        with _writing(run.path):
+            root.mkdir(parents=True, exist_ok=True)
+            run.path.mkdir()
+            run.logs_path.mkdir()
+        header = _Header(RUN_SCHEMA_VERSION, run_id, now.isoformat(), tuple(argv), profile)
+        run._write_header(header)
+        return run
+
+    def write_environment(self, environment: Environment) -> None:
+        """Record where the run takes place.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        self._write_header(replace(_read_header(self.path), environment=environment))
+
+    def write_command(self, arm: str, command: str) -> None:
+        """Record the command that starts the server of `arm`; the last one stands.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        header = _read_header(self.path)
+        commands = tuple(sorted({**dict(header.commands), arm: command}.items()))
+        self._write_header(replace(header, commands=commands))
+
+    def add(self, run: RunSamples) -> Path:
+        """Write one run as Parquet, then enter it in the header; return its file.
+
+        Raises:
+            MeasurementError: If it cannot be written; nothing of it is left.
+        """
+        header = _read_header(self.path)
+        number = len(header.samples)
+        name = f"{number:04d}-{_slug(run.arm)}-c{run.concurrency}-r{run.repeat}.parquet"
+        path = self.path / "samples" / name
+        write_samples(path, run)
+        self._write_header(replace(header, samples=(*header.samples, name)))
+        return path
+
+    def write_verdicts(self, verdicts: Sequence[Verdict], baseline: str | None) -> None:
+        """Record what was decided and against which baseline.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        decisions = _Decisions(RUN_SCHEMA_VERSION, baseline, tuple(verdicts))
+        _write_json(self.path / "verdicts.json", decisions)
+
+    def _write_header(self, header: _Header) -> None:
+        _write_json(self.path / "run.json", header)
+
+
+def load_run(path: Path) -> StoredRun:
+    """Read a run folder back.
+
+    A run that ended before its verdicts were written has none; anything else
+    that is missing, damaged or of another schema is an error.
+
+    Raises:
+        BaselineError: Naming the file and what is wrong with it.
+    """
+    header = _read_header(path)
+    if header.environment is None:
+        raise BaselineError(
+            f"run {path / 'run.json'}: no environment is recorded; the run ended before its first "
+            "server was ready. Measure again."
+        )
+    decisions = _Decisions(RUN_SCHEMA_VERSION, None, ())
+    if (path / "verdicts.json").exists():
+        decisions = _read_json(path / "verdicts.json", _Decisions)
+    return StoredRun(
+        id=header.id,
+        path=path,
+        started_at=header.started_at,
+        argv=header.argv,
+        profile=header.profile,
+        environment=header.environment,
+        commands=dict(header.commands),
+        samples=tuple(read_samples(path / "samples" / name) for name in header.samples),
+        verdicts=decisions.verdicts,
+        baseline=decisions.baseline,
+    )
+
+
+def write_samples(path: Path, run: RunSamples) -> None:
+    """Write one run to a Parquet file: a row per request, all else in its metadata.
+
+    Raises:
+        MeasurementError: If it cannot be written; nothing of it is left.
+    """
+    rest = encode(replace(run, records=()))
+    document = json.dumps({"schema": RUN_SCHEMA_VERSION, "run": rest}, allow_nan=False)
+    schema = _COLUMNS.with_metadata({_METADATA_KEY: document.encode()})
+    table = pa.Table.from_pylist([_row(record) for record in run.records], schema=schema)
+    with _writing(path), replacing(path) as part:
+        pq.write_table(table, part, compression="zstd", write_page_checksum=True)
+
+
+def read_samples(path: Path) -> RunSamples:
+    """Read one run from its Parquet file.
+
+    Raises:
+        BaselineError: If the file is missing, damaged or of another schema.
+    """
+    with _reading(path):
+        # One file, not a data set: folder names must not turn into columns.
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        document = json.loads((table.schema.metadata or {})[_METADATA_KEY])
+        _check_schema(document)
+        if not table.schema.equals(_COLUMNS):
+            raise ValueError(f"expected the columns {_COLUMNS.names}, got {table.schema.names}")
+        run = decode(RunSamples, document["run"], "run")
+        return replace(run, records=tuple(_record(row) for row in table.to_pylist()))
+
+
+def _row(record: RequestRecord) -> dict[str, Any]:
+    failure = record.failure
+    return {
+        "index": record.index,
+        "stream": record.stream,
+        "prompt_id": record.prompt_id,
+        "scheduled_ns": record.scheduled_ns,
+        "sent_ns": record.sent_ns,
+        "ended_ns": record.ended_ns,
+        "chunk_ns": [chunk.t_ns for chunk in record.chunks],
+        "chunk_token_ids": [chunk.token_ids for chunk in record.chunks],
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.completion_tokens,
+        "finish_reason": record.finish_reason,
+        "failure_kind": failure.kind.value if failure else None,
+        "failure_message": failure.message if failure else None,
+        "text": record.text,
+    }
+
+
+def _record(row: dict[str, Any]) -> RequestRecord:
+    stamps, tokens = row.pop("chunk_ns"), row.pop("chunk_token_ids")
+    kind, message = row.pop("failure_kind"), row.pop("failure_message")
+    return RequestRecord(
+        chunks=tuple(
+            StreamChunk(t_ns, tuple(ids)) for t_ns, ids in zip(stamps, tokens, strict=True)
+        ),
+        failure=None if kind is None else Failure(FailureKind(kind), message),
+        **row,
+    )
+
+
+def _read_header(path: Path) -> _Header:
+    return _read_json(path / "run.json", _Header)
+
+
+def _read_json(path: Path, kind: type[T]) -> T:
+    with _reading(path):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        _check_schema(document)
+        return decode(kind, document, path.name)
+
+
+def _write_json(path: Path, value: object) -> None:
+    text = json.dumps(encode(value), indent=1, allow_nan=False) + "\n"
+    with _writing(path):
+        write_text(path, text)
+
+
+def _check_schema(document: Any) -> None:
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != RUN_SCHEMA_VERSION:
+        raise ValueError(
+            f"schema {schema!r} is not the one this version reads, {RUN_SCHEMA_VERSION}"
+        )
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn every way in which a file can be unreadable into one error that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, pa.ArrowException, SpecError) as error:
+        raise BaselineError(
+            f"run record {path}: cannot be read ({type(error).__name__}: {error}). Expected a "
+            f"file written by draftgate, schema {RUN_SCHEMA_VERSION}. Restore it, or measure again."
+        ) from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a failed write into one error that says where and what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "Free some space there, or choose" if full else "Choose"
+        raise MeasurementError(
+            f"run record {path}: cannot be written ({error.strerror or error}). Nothing "
+            f"half-written is left. {advice} another folder for runs."
+        ) from error
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
