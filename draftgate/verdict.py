@@ -5,11 +5,24 @@ servers; the numbers come in as one mapping per run, how uncertain a change is
 comes from `draftgate.stats`, directions and names from `draftgate.metrics`.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from draftgate.errors import SpecError
+from draftgate.metrics import Direction, MetricDefinition, definition
+from draftgate.metrics.decomposition import FactorChange, compare_factors
 from draftgate.specs import GateSpec
-from draftgate.stats.compare import Comparison
+from draftgate.stats.compare import Comparison, compare_runs
+
+Values = Mapping[str, float]
+
+NAMED_SHARE = 1 / 3
+"""Part of the whole change that a factor must carry to be named as its cause:
+with three factors, at least an even part."""
+
+RECORD_COMMAND = 'draftgate baseline accept --reason "..."'
 
 
 class Outcome(Enum):
@@ -45,6 +58,8 @@ class Verdict:
             is stated.
         reason: Why this outcome, in one sentence.
         next_step: What to do now; empty where nothing is to be done.
+        causes: Labels of the factors that `cause` names, largest part first:
+            "acceptance", "step time", "prefill or queueing".
     """
 
     arm: str
@@ -58,3 +73,298 @@ class Verdict:
     cause: str | None
     reason: str
     next_step: str
+    causes: tuple[str, ...] = ()
+
+
+_SEVERITY = (
+    Outcome.REGRESSION,
+    Outcome.INVALID_RUN,
+    Outcome.NO_BASELINE,
+    Outcome.INCONCLUSIVE,
+    Outcome.PASS,
+    Outcome.IMPROVEMENT,
+)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Outcome:
+    """Return the outcome that decides for all of them.
+
+    A regression that was found outranks runs that could not be used, those
+    outrank a missing baseline, that outranks an open question; IMPROVEMENT
+    needs every verdict to be one. No verdict at all is INCONCLUSIVE, because
+    nothing judged is no pass.
+    """
+    found = {verdict.outcome for verdict in verdicts}
+    return next((outcome for outcome in _SEVERITY if outcome in found), Outcome.INCONCLUSIVE)
+
+
+def judge_cell(
+    arm: str,
+    concurrency: int,
+    *,
+    base: Sequence[Values],
+    candidate: Sequence[Values],
+    gates: Sequence[GateSpec],
+    invalid: Sequence[str] = (),
+) -> tuple[Verdict, ...]:
+    """Judge one arm at one concurrency, one verdict per gate that applies.
+
+    With the loss as the relative change in the bad direction and its interval
+    [low, high]: REGRESSION if low > margin, IMPROVEMENT if high < -margin,
+    PASS if high <= margin, else INCONCLUSIVE. A gate whose metric neither side
+    has (acceptance without speculation, say) does not apply.
+
+    Args:
+        arm: Name of the arm.
+        concurrency: Streams.
+        base: Metric values by name, one mapping per run.
+        candidate: The same for the side that is judged.
+        gates: What to tolerate.
+        invalid: Why runs of the candidate cannot be used; any reason makes
+            every verdict INVALID_RUN.
+
+    Raises:
+        SpecError: If a gate names an unknown metric or one without a better
+            direction.
+    """
+    judged = (_judge(_Cell(arm, concurrency, base, candidate, gate), invalid) for gate in gates)
+    return tuple(verdict for verdict in judged if verdict is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One question: one gate at one arm and concurrency, with both sides' runs."""
+
+    arm: str
+    concurrency: int
+    base: Sequence[Values]
+    candidate: Sequence[Values]
+    gate: GateSpec
+
+    @property
+    def place(self) -> str:
+        """How messages name the cell."""
+        return f"arm {self.arm!r} at {self.concurrency} streams"
+
+    def column(self, runs: Sequence[Values]) -> list[float]:
+        """Return the gated metric of those runs that have it."""
+        return [run[self.gate.metric] for run in runs if self.gate.metric in run]
+
+    def verdict(
+        self, outcome: Outcome, reason: str, next_step: str, found: Comparison | None = None
+    ) -> Verdict:
+        """Return a verdict without a cause."""
+        return Verdict(
+            arm=self.arm,
+            concurrency=self.concurrency,
+            metric=self.gate.metric,
+            outcome=outcome,
+            comparison=found,
+            gate=self.gate,
+            base_value=_geometric_mean(self.column(self.base)),
+            value=_geometric_mean(self.column(self.candidate)),
+            cause=None,
+            reason=reason,
+            next_step=next_step,
+        )
+
+
+def _judge(cell: _Cell, invalid: Sequence[str]) -> Verdict | None:
+    metric = definition(cell.gate.metric)
+    if metric.direction is Direction.NEITHER:
+        raise SpecError(
+            f"gate on {metric.name!r}: the metric has no better direction, so it has no loss to "
+            "limit. Gate another metric."
+        )
+    some_runs = bool(cell.base or cell.candidate)
+    if some_runs and not cell.column(cell.base) and not cell.column(cell.candidate):
+        return None
+    return _unusable(cell, invalid) or _unready(cell) or _decide(cell, metric)
+
+
+def _unusable(cell: _Cell, invalid: Sequence[str]) -> Verdict | None:
+    """Return INVALID_RUN if the candidate's numbers must not be looked at."""
+    values = cell.column(cell.candidate)
+    if invalid:
+        reason = "; ".join(invalid)
+    elif not cell.candidate:
+        reason = f"{cell.place} was not measured"
+    elif len(values) < len(cell.candidate):
+        missing = len(cell.candidate) - len(values)
+        reason = f"{cell.gate.metric} is missing in {missing} of {len(cell.candidate)} runs"
+    elif not all(math.isfinite(value) for value in values):
+        reason = f"{cell.gate.metric} is not a finite number in every run: {values}"
+    else:
+        return None
+    return cell.verdict(
+        Outcome.INVALID_RUN, reason, "Look for the reason in the run's logs, then measure again."
+    )
+
+
+def _unready(cell: _Cell) -> Verdict | None:
+    """Return NO_BASELINE or INCONCLUSIVE if there is too little to compare."""
+    held, got = len(cell.column(cell.base)), len(cell.candidate)
+    if not held:
+        what = "no runs" if not cell.base else f"runs, but none with {cell.gate.metric},"
+        return cell.verdict(
+            Outcome.NO_BASELINE,
+            f"the baseline has {what} for {cell.place}",
+            f"Record one with this command: {RECORD_COMMAND}",
+        )
+    needed = max(2, cell.gate.min_runs)
+    if min(held, got) < needed:
+        return cell.verdict(
+            Outcome.INCONCLUSIVE,
+            f"too few runs: {held} in the baseline, {got} now, {needed} needed on each side",
+            _more_runs(cell, needed),
+        )
+    return None
+
+
+def _decide(cell: _Cell, metric: MetricDefinition) -> Verdict:
+    higher = metric.direction is Direction.HIGHER
+    try:
+        found = compare_runs(
+            cell.column(cell.base),
+            cell.column(cell.candidate),
+            higher_is_better=higher,
+            margin_ratio=cell.gate.margin_ratio,
+            confidence=cell.gate.confidence,
+        )
+    except ValueError as error:
+        return cell.verdict(
+            Outcome.INCONCLUSIVE,
+            f"{metric.title} cannot be compared: {error}",
+            "Gate a metric that is above 0 in every run, for example mean_acceptance_length "
+            "instead of acceptance_ratio.",
+        )
+    outcome = _outcome(found, cell.gate.margin_ratio, higher_is_better=higher)
+    verdict = cell.verdict(outcome, _reason(cell, metric, found, outcome), "", found)
+    text, causes = _cause(cell, metric, outcome, found)
+    return replace(
+        verdict, cause=text, causes=causes, next_step=_next_step(cell, found, outcome, higher)
+    )
+
+
+def _loss(found: Comparison, *, higher_is_better: bool) -> tuple[float, float, float]:
+    """Return the relative loss and the lower and upper end of its interval."""
+    if higher_is_better:
+        return 1 - found.estimate_ratio, 1 - found.high_ratio, 1 - found.low_ratio
+    return found.estimate_ratio - 1, found.low_ratio - 1, found.high_ratio - 1
+
+
+def _outcome(found: Comparison, margin: float, *, higher_is_better: bool) -> Outcome:
+    _, low, high = _loss(found, higher_is_better=higher_is_better)
+    if low > margin:
+        return Outcome.REGRESSION
+    if high < -margin:
+        return Outcome.IMPROVEMENT
+    return Outcome.PASS if high <= margin else Outcome.INCONCLUSIVE
+
+
+def _reason(cell: _Cell, metric: MetricDefinition, found: Comparison, outcome: Outcome) -> str:
+    margin = f"{cell.gate.margin_ratio * 100:g} %"
+    says = {
+        Outcome.PASS: f"a loss above the margin of {margin} is ruled out",
+        Outcome.IMPROVEMENT: f"better by more than the margin of {margin}",
+        Outcome.REGRESSION: f"worse by more than the margin of {margin}",
+        Outcome.INCONCLUSIVE: f"the interval reaches across the margin of {margin}",
+    }
+    return (
+        f"{metric.title} {_change(found)} over {found.n_base} and {found.n_candidate} runs: "
+        f"{says[outcome]}"
+    )
+
+
+def _next_step(cell: _Cell, found: Comparison, outcome: Outcome, higher: bool) -> str:  # noqa: FBT001 - passed on from one caller
+    if outcome is Outcome.REGRESSION:
+        return f"Find the cause, or if the loss is meant, accept it: {RECORD_COMMAND}"
+    if outcome is not Outcome.INCONCLUSIVE:
+        return ""
+    return _more_runs(cell, _runs_needed(cell.gate, found, higher_is_better=higher))
+
+
+def _more_runs(cell: _Cell, needed: int | None) -> str:
+    if needed is None:
+        return (
+            "The change is about as large as the margin, so more runs alone will not settle it: "
+            "change the gate's margin_ratio or make runs longer (workload.window_s)."
+        )
+    parts = []
+    if len(cell.candidate) < needed:
+        parts.append(f"measure with workload.repeats = {needed}")
+    if len(cell.column(cell.base)) < needed:
+        parts.append(f"extend the baseline to {needed} runs")
+    return f"About {needed} runs on each side decide this: {' and '.join(parts)}."
+
+
+MOST_RUNS = 100
+"""Runs per side beyond which more runs are no advice: at the default window of
+8 s that is a quarter of an hour for one cell alone."""
+
+
+def _runs_needed(gate: GateSpec, found: Comparison, *, higher_is_better: bool) -> int | None:
+    """Return the runs per side at which the interval would clear the margin.
+
+    The width falls with the square root of the number of runs; the spread and
+    the estimate are taken to stay as they are. None if that is hopeless.
+    """
+    loss, _, high = _loss(found, higher_is_better=higher_is_better)
+    distance = abs(gate.margin_ratio - loss)
+    now = min(found.n_base, found.n_candidate)
+    if distance == 0.0:
+        return None
+    needed = max(now + 1, math.ceil(now * ((high - loss) / distance) ** 2))
+    return needed if needed <= MOST_RUNS else None
+
+
+def _cause(
+    cell: _Cell, metric: MetricDefinition, outcome: Outcome, found: Comparison
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return what explains a change, in words and as labels."""
+    if outcome not in (Outcome.REGRESSION, Outcome.IMPROVEMENT) or not metric.cause:
+        return None, ()
+    if isinstance(metric.cause, str):
+        return f"{metric.cause} {_change(found)}", (metric.cause,)
+    try:
+        changes = compare_factors(
+            cell.base, cell.candidate, confidence=cell.gate.confidence, factors=metric.cause
+        )
+    except ValueError as error:
+        return f"not known: {error}", ()
+    named = sorted(filter(_is_named, changes), key=lambda change: -change.share)
+    others = [change for change in changes if not _is_named(change)]
+    texts = [_factor_text(change) for change in (*named, *others)]
+    head = "" if named else "no factor stands out: "
+    return head + "; ".join(texts), tuple(change.label for change in named)
+
+
+def _is_named(change: FactorChange) -> bool:
+    return _moved(change.comparison) and change.share >= NAMED_SHARE
+
+
+def _moved(found: Comparison) -> bool:
+    return not found.low_ratio <= 1.0 <= found.high_ratio
+
+
+def _factor_text(change: FactorChange) -> str:
+    if _moved(change.comparison):
+        return f"{change.label} {_change(change.comparison)}"
+    low, high = _percents(change.comparison)
+    return f"{change.label} unchanged [{low}, {high}]"
+
+
+def _change(found: Comparison) -> str:
+    """Return a change in percent with its interval, as in "+8 % [6, 10]"."""
+    low, high = _percents(found)
+    return f"{(found.estimate_ratio - 1) * 100:+.2g} % [{low}, {high}]"
+
+
+def _percents(found: Comparison) -> tuple[str, str]:
+    return f"{(found.low_ratio - 1) * 100:.2g}", f"{(found.high_ratio - 1) * 100:.2g}"
+
+
+def _geometric_mean(values: Sequence[float]) -> float | None:
+    if not values or not all(math.isfinite(value) and value > 0 for value in values):
+        return None
+    return math.exp(sum(map(math.log, values)) / len(values))
