@@ -1,0 +1,69 @@
+"""What one engine has to tell the rest: its command, its version, its counters.
+
+Adapters are pure: they render and parse, and open neither sockets nor
+processes. `draftgate.engines.running` does the rest for all of them.
+"""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from draftgate.engines.counters import CounterSnapshot
+from draftgate.registry import Registry
+from draftgate.specs import EngineSpec
+
+Log = Callable[[str], None]
+"""Takes one line of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A start command that a person can repeat.
+
+    Attributes:
+        argv: Program and arguments.
+        env: Variables set on top of the caller's environment, sorted by name.
+        expect_in_log: Lines that must stand in the log once the server is
+            ready, each with what it means that they do not.
+    """
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    expect_in_log: tuple[tuple[str, str], ...] = field(default=())
+
+    def render(self) -> str:
+        """Return one shell line that starts the same server."""
+        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env)
+        return f"{env} {shlex.join(self.argv)}".strip()
+
+
+class EngineAdapter(Protocol):
+    """One engine's dialect.
+
+    Attributes:
+        health_path: Answers 200 once requests are served.
+        metrics_path: Prometheus text; None if the engine has none.
+        served_model: Name requests ask for when draftgate starts the server.
+    """
+
+    health_path: str
+    metrics_path: str | None
+    served_model: str
+
+    def command(self, spec: EngineSpec, port: int, log: Log) -> Command:
+        """Return how to start `spec` on loopback at `port`.
+
+        Raises:
+            SpecError: If the engine cannot run this spec.
+        """
+
+    def parse_counters(self, text: str) -> CounterSnapshot:
+        """Return the totals in one answer of `metrics_path`.
+
+        Raises:
+            EngineError: If the text is not what this engine answers.
+        """
+
+
+ENGINES: Registry[EngineAdapter] = Registry("engine", "draftgate.engines")

@@ -1,0 +1,125 @@
+"""Engine totals: one scrape, and the difference of two.
+
+Knows Prometheus text and the vocabulary, no engine's names. Counters only ever
+grow within one server's life; a fall means that it was restarted in between.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from draftgate.errors import EngineError, MeasurementError
+from draftgate.records import EngineCounters, SpeculationCounters
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSnapshot:
+    """Totals since the server started, as one scrape saw them.
+
+    Attributes are those of `EngineCounters` and `SpeculationCounters`;
+    `kv_use_ratio` is the gauge at the moment of the scrape and `speculation`
+    is None where speculation is off.
+    """
+
+    generation_tokens: int
+    prompt_tokens: int
+    queue_time_sum_s: float
+    queue_time_count: int
+    kv_use_ratio: float | None
+    speculation: SpeculationCounters | None
+
+
+Sample = tuple[Mapping[str, str], float]
+
+
+def parse_samples(text: str) -> dict[str, list[Sample]]:
+    """Return every sample of a Prometheus text as {name: [(labels, value)]}.
+
+    Raises:
+        EngineError: If the text cannot be parsed; the message shows its start.
+    """
+    samples: dict[str, list[Sample]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    except ValueError as error:
+        raise EngineError(
+            f"the metrics page is not Prometheus text ({error}); it begins {text[:80]!r}. "
+            "Check that the address is an engine's and not a proxy's."
+        ) from error
+    return samples
+
+
+def total(samples: Mapping[str, list[Sample]], name: str) -> float:
+    """Return the sum of `name` over all its label sets.
+
+    Raises:
+        EngineError: If the page has no such name.
+    """
+    if name not in samples:
+        raise EngineError(
+            f"the metrics page has no {name!r}. Check the engine's version and that its "
+            "statistics are on."
+        )
+    return sum(value for _, value in samples[name])
+
+
+def by_position(samples: Iterable[Sample]) -> tuple[int, ...]:
+    """Return totals by draft position 0, 1, ... from samples labelled `position`."""
+    totals: dict[int, int] = {}
+    for labels, value in samples:
+        position = int(labels["position"])
+        totals[position] = totals.get(position, 0) + int(value)
+    return tuple(totals.get(i, 0) for i in range(max(totals, default=-1) + 1))
+
+
+def difference(before: CounterSnapshot, after: CounterSnapshot) -> EngineCounters:
+    """Return what happened between two scrapes of one server.
+
+    Raises:
+        MeasurementError: If a total fell, which means a restart in between.
+    """
+    return EngineCounters(
+        generation_tokens=_grown("generation_tokens", before, after),
+        prompt_tokens=_grown("prompt_tokens", before, after),
+        queue_time_sum_s=after.queue_time_sum_s - before.queue_time_sum_s,
+        queue_time_count=_grown("queue_time_count", before, after),
+        kv_use_max_ratio=_largest(before.kv_use_ratio, after.kv_use_ratio),
+        speculation=_speculation(before.speculation, after.speculation),
+    )
+
+
+def _grown(name: str, before: CounterSnapshot, after: CounterSnapshot) -> int:
+    return _rise(name, getattr(before, name), getattr(after, name))
+
+
+def _rise(name: str, before: int, after: int) -> int:
+    if after < before:
+        raise MeasurementError(
+            f"engine counter {name} fell from {before} to {after} during a run: the server was "
+            "restarted. Repeat the run and look at the server's log."
+        )
+    return after - before
+
+
+def _largest(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _speculation(
+    before: SpeculationCounters | None, after: SpeculationCounters | None
+) -> SpeculationCounters | None:
+    if after is None:
+        return None
+    zeros = SpeculationCounters(0, 0, 0, ())
+    start = before or zeros
+    names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+    rises = [_rise(name, getattr(start, name), getattr(after, name)) for name in names]
+    padded = start.num_accepted_tokens_per_pos + (0,) * len(after.num_accepted_tokens_per_pos)
+    positions = tuple(
+        _rise(f"accepted at position {i}", old, new)
+        for i, (old, new) in enumerate(zip(padded, after.num_accepted_tokens_per_pos, strict=False))
+    )
+    return SpeculationCounters(rises[0], rises[1], rises[2], positions)

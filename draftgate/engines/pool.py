@@ -1,0 +1,112 @@
+"""Servers by arm: started together, kept while wanted, all stopped in the end.
+
+Starting a server costs half a minute, so a pool keeps those that are asked for
+again and stops the longest unused when more than `max_alive` would live.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+
+from draftgate.clock import SYSTEM_CLOCK, Clock
+from draftgate.engines.running import Progress, RunningEngine, launch
+from draftgate.specs import Arm
+
+MAX_ALIVE = 5
+"""Servers at once: 3.5 GB each was measured for SmolLM2-135M on CPU, with 24 GB to live in."""
+
+
+class EnginePool(AbstractContextManager["EnginePool"]):
+    """Live servers, keyed by the whole arm.
+
+    Args:
+        logs: Folder for one log a server.
+        progress: Takes lines of progress.
+        max_alive: Most servers that live at once.
+        on_command: Called with (arm name, start command) at every start.
+    """
+
+    def __init__(
+        self,
+        logs: Path,
+        progress: Progress,
+        *,
+        max_alive: int = MAX_ALIVE,
+        on_command: Callable[[str, str], None] = lambda _name, _command: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._logs = logs
+        self._progress = progress
+        self._max_alive = max_alive
+        self._on_command = on_command
+        self._clock = clock
+        self._engines: dict[Arm, RunningEngine] = {}
+
+    def require(self, arms: Sequence[Arm]) -> tuple[RunningEngine, ...]:
+        """Return a ready server for each arm, all alive at the same time.
+
+        Raises:
+            EngineError: If one cannot be started, died since, or more are
+                asked for than may live at once.
+        """
+        missing = [arm for arm in arms if arm not in self._engines]
+        self._make_room(keep=arms, new=len(missing))
+        for arm in missing:
+            self._start(arm)
+        for arm in missing:
+            self._wait(arm)
+        for arm in arms:
+            self._engines[arm] = self._engines.pop(arm)
+            self._engines[arm].check_alive()
+        return tuple(self._engines[arm] for arm in arms)
+
+    def discard(self, arm: Arm) -> None:
+        """Stop the arm's server if it has one."""
+        engine = self._engines.pop(arm, None)
+        if engine is not None:
+            engine.stop()
+
+    def stop_all(self) -> None:
+        """Stop every server; goes on to the next if one stop fails, then raises the first error."""
+        errors: list[BaseException] = []
+        while self._engines:
+            _, engine = self._engines.popitem()
+            try:
+                engine.stop()
+            except BaseException as error:  # noqa: BLE001 - re-raised below, after all others stopped
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop every server."""
+        self.stop_all()
+
+    def _start(self, arm: Arm) -> None:
+        number = len(list(self._logs.glob(f"{arm.name}*.log")))
+        suffix = f"-{number + 1}" if number else ""
+        engine = launch(arm, self._logs / f"{arm.name}{suffix}.log", self._progress, self._clock)
+        self._engines[arm] = engine
+        if engine.command is not None:
+            self._on_command(arm.name, engine.command.render())
+            self._progress(f"{arm.name}: {engine.command.render()}")
+
+    def _wait(self, arm: Arm) -> None:
+        try:
+            self._engines[arm].wait_ready(self._progress)
+        except BaseException:
+            self.discard(arm)
+            raise
+
+    def _make_room(self, keep: Sequence[Arm], new: int) -> None:
+        idle = [arm for arm in self._engines if arm not in keep]
+        while idle and len(self._engines) + new > self._max_alive:
+            arm = idle.pop(0)
+            self._progress(f"{arm.name}: stopping to make room")
+            self.discard(arm)

@@ -1,0 +1,168 @@
+"""The pytest plugin (entry point `draftgate`): options, markers, fixtures, summary.
+
+Installed with the package, so any repository can ask for its fixtures. Knows
+how pytest is wired; what happens in a session stands in `session`.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from draftgate.errors import DraftgateError
+from draftgate.plugin.fixtures import (
+    draftgate_session,
+    engine_pool,
+    measure,
+    perf_cell,
+    perf_run,
+    profile,
+    speculative_arm,
+)
+from draftgate.plugin.session import SESSION, GateSession, Options, short_overrides
+from draftgate.report import print_report, write_report
+from draftgate.runstore import load_run
+from draftgate.specfile import load_profile
+
+__all__ = [
+    "draftgate_session",
+    "engine_pool",
+    "measure",
+    "perf_cell",
+    "perf_run",
+    "profile",
+    "speculative_arm",
+]
+
+MARKERS = {
+    "perf": "timed against a live engine",
+    "correctness": "output compared with the target model's",
+    "drift": "acceptance by kind of traffic, against history",
+    "gpu": "needs an accelerator",
+    "slow": "over a minute on a CPU",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of a session."""
+    group = parser.getgroup("draftgate", "speculative decoding gates")
+    group.addoption(
+        "--profile", default="cpu-smollm2", metavar="NAME|PATH", help="what to start and send"
+    )
+    group.addoption(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="draftgate_set",
+        help="replace one profile value, for example workload.repeats=2",
+    )
+    group.addoption(
+        "--short",
+        action="store_true",
+        help="fewer and shorter runs; never compared with stored baselines of full ones",
+    )
+    group.addoption("--runs", default="runs", metavar="DIR", help="where run folders go")
+    group.addoption(
+        "--baselines", default="baselines", metavar="DIR", help="where baselines are read from"
+    )
+    group.addoption("--require-baseline", action="store_true", help="fail where no baseline fits")
+    group.addoption(
+        "--require-verdict",
+        action="store_true",
+        help="fail where evidence does not suffice for a verdict",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers and read the profile.
+
+    Raises:
+        pytest.UsageError: If the profile or an override is wrong.
+    """
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    overrides = list(config.getoption("draftgate_set"))
+    short = bool(config.getoption("--short"))
+    if short:
+        overrides = [*short_overrides(), *overrides]
+    try:
+        loaded = load_profile(config.getoption("--profile"), overrides)
+    except DraftgateError as error:
+        raise pytest.UsageError(str(error)) from error
+    options = Options(
+        runs=_below(config, config.getoption("--runs")),
+        baselines=_below(config, config.getoption("--baselines")),
+        require_baseline=bool(config.getoption("--require-baseline")),
+        require_verdict=bool(config.getoption("--require-verdict")),
+        argv=(Path(sys.argv[0]).name, *config.invocation_params.args),
+    )
+    config.stash[SESSION] = GateSession(loaded, options, _say(config))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise by run, by cell or by arm whatever asks for these fixtures."""
+    session = metafunc.config.stash[SESSION]
+    if "perf_run" in metafunc.fixturenames:
+        plan = session.plan()
+        ids = [f"r{run.repeat}-c{run.concurrency}-{run.arm}" for run in plan]
+        metafunc.parametrize("perf_run", plan, ids=ids, indirect=True)
+    if "perf_cell" in metafunc.fixturenames:
+        cells = [
+            (arm.name, concurrency)
+            for concurrency in session.profile.workload.concurrencies
+            for arm in session.profile.arms
+        ]
+        ids = [f"c{concurrency}-{arm}" for arm, concurrency in cells]
+        metafunc.parametrize("perf_cell", cells, ids=ids, indirect=True)
+    if "speculative_arm" in metafunc.fixturenames:
+        names = [arm.name for arm in session.profile.arms if arm.engine.speculative is not None]
+        metafunc.parametrize("speculative_arm", names, indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Write the report of whatever was measured, also after a failure or Ctrl-C."""
+    gate = session.config.stash[SESSION]
+    try:
+        gate.finish()
+        if gate.run_path is not None:
+            write_report(load_run(gate.run_path))
+    except DraftgateError as error:
+        gate.report_error = str(error)
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the tables and where the page is."""
+    gate = terminalreporter.config.stash[SESSION]
+    if gate.report_error:
+        terminalreporter.section("draftgate: the report could not be written", red=True)
+        terminalreporter.write_line(gate.report_error)
+    elif gate.run_path is not None:
+        terminalreporter.section("draftgate")
+        console = Console(file=terminalreporter._tw._file, soft_wrap=False)  # noqa: SLF001 - no public way to pytest's own output
+        print_report(load_run(gate.run_path), console)
+        terminalreporter.write_line(f"report: {gate.run_path / 'report.html'}")
+
+
+def _below(config: pytest.Config, folder: str) -> Path:
+    path = Path(folder)
+    return path if path.is_absolute() else config.rootpath / path
+
+
+class _say:  # noqa: N801 - used as a function
+    """Prints a line of progress past pytest's capture."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __call__(self, line: str) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(f"  [draftgate] {line}")
+            reporter._tw.flush()  # noqa: SLF001 - progress must be seen at once

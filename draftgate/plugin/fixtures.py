@@ -1,0 +1,71 @@
+"""The fixtures a test may ask for.
+
+`perf_run` and `measure` take one run each; `perf_cell` names a cell to judge;
+`engine_pool`, `profile` and `draftgate_session` are for tests that start
+servers of their own.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from draftgate.engines.pool import EnginePool
+from draftgate.errors import DraftgateError
+from draftgate.plugin.session import SESSION, GateSession, PlannedRun
+from draftgate.records import RunSamples
+from draftgate.specs import Profile
+
+
+@pytest.fixture(scope="session")
+def draftgate_session(pytestconfig: pytest.Config) -> Iterator[GateSession]:
+    """The session's state; its servers are stopped when the session ends."""
+    session = pytestconfig.stash[SESSION]
+    yield session
+    session.finish()
+
+
+@pytest.fixture(scope="session")
+def profile(draftgate_session: GateSession) -> Profile:
+    """What to start and what to send."""
+    return draftgate_session.profile
+
+
+@pytest.fixture(scope="session")
+def engine_pool(draftgate_session: GateSession) -> EnginePool:
+    """Live servers by arm, shared by the whole session."""
+    return draftgate_session.pool
+
+
+@pytest.fixture
+def perf_run(request: pytest.FixtureRequest) -> PlannedRun:
+    """One planned run: an arm, a concurrency and a running number."""
+    planned: PlannedRun = request.param
+    return planned
+
+
+@pytest.fixture
+def perf_cell(request: pytest.FixtureRequest) -> tuple[str, int]:
+    """One cell: an arm's name and a concurrency."""
+    cell: tuple[str, int] = request.param
+    return cell
+
+
+@pytest.fixture
+def speculative_arm(request: pytest.FixtureRequest) -> str:
+    """Name of one arm of the profile that speculates."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def measure(draftgate_session: GateSession) -> Callable[[PlannedRun], RunSamples]:
+    """A function that takes one planned run; trouble fails the test in one message."""
+
+    def take(planned: PlannedRun) -> RunSamples:
+        try:
+            draftgate_session.engine(planned.arm)
+            return draftgate_session.measure(planned)
+        except DraftgateError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return take

@@ -1,0 +1,280 @@
+"""One pytest session's state: servers, run folder, runs, verdicts.
+
+Everything is made when first asked for, so a session that measures nothing
+starts no server and leaves no folder. Knows of pytest only its stash key.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from draftgate.baselines import baseline_path, load_baseline, workload_digest
+from draftgate.clock import SYSTEM_CLOCK, Clock
+from draftgate.datasets import Prompt, load_prompts
+from draftgate.engines.pool import EnginePool
+from draftgate.engines.running import RunningEngine
+from draftgate.environment import describe
+from draftgate.errors import EngineError
+from draftgate.measure import Cell, measure_run, prime
+from draftgate.metrics import compute_all
+from draftgate.records import RunSamples
+from draftgate.runstore import RunDirectory
+from draftgate.specs import Profile
+from draftgate.verdict import Verdict, judge_cell
+
+SESSION = pytest.StashKey["GateSession"]()
+"""Where the session's state hangs on `pytest.Config`."""
+
+SAY_EVERY_S = 5.0
+"""Pace of progress lines while one run goes on."""
+
+Say = Callable[[str], None]
+
+
+def short_overrides() -> tuple[str, ...]:
+    """Return what `--short` sets: two repeats, short windows, short outputs.
+
+    Such runs show that everything works; their numbers are too few to gate
+    on, and their digest differs from that of a full run.
+    """
+    return (
+        "workload.repeats=2",
+        "workload.window_s=3.0",
+        "workload.sampling.max_tokens=24",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asked for."""
+
+    runs: Path
+    baselines: Path
+    require_baseline: bool
+    require_verdict: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of the plan."""
+
+    arm: str
+    concurrency: int
+    repeat: int
+
+
+class GateSession:
+    """State shared by all tests of a session.
+
+    Attributes:
+        profile: What to start and send.
+        options: What the command line asked for.
+        say: Prints a line of progress.
+        run_path: Folder of this session's runs; None while nothing was measured.
+        report_error: Why the report could not be written, if so.
+    """
+
+    def __init__(
+        self, profile: Profile, options: Options, say: Say, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.profile = profile
+        self.options = options
+        self.say = say
+        self.run_path: Path | None = None
+        self.report_error: str | None = None
+        self._clock = clock
+        self._directory: RunDirectory | None = None
+        self._pool: EnginePool | None = None
+        self._prompts: tuple[Prompt, ...] = ()
+        self._runs: list[RunSamples] = []
+        self._verdicts: list[Verdict] = []
+        self._broken: dict[str, str] = {}
+        self._baseline: str | None = None
+        self._described = False
+
+    def plan(self) -> tuple[PlannedRun, ...]:
+        """Return all runs in order of measuring.
+
+        Where all servers live side by side, the arms alternate inside each
+        repeat and concurrency in an order drawn by the workload's seed, so
+        that slow changes of the machine fall on all arms alike. Where they
+        cannot, one server is started per arm and repeat.
+        """
+        order = random.Random(self.profile.workload.seed)
+        names = [arm.name for arm in self.profile.arms]
+        runs = []
+        for repeat in range(self.profile.workload.repeats):
+            cells = [(c, name) for c in self.profile.workload.concurrencies for name in names]
+            order.shuffle(names)
+            if self.profile.keep_alive:
+                cells.sort(key=lambda cell: (cell[0], names.index(cell[1])))
+            else:
+                cells.sort(key=lambda cell: (names.index(cell[1]), cell[0]))
+            runs += [PlannedRun(name, c, repeat) for c, name in cells]
+        return tuple(runs)
+
+    @property
+    def directory(self) -> RunDirectory:
+        """The run folder, made at first use."""
+        if self._directory is None:
+            self._directory = RunDirectory.create(
+                self.options.runs, self.profile, self.options.argv, self._clock
+            )
+            self.run_path = self._directory.path
+            engine = self.profile.arms[0].engine.engine
+            self._directory.write_environment(describe(f"{engine} (not started)"))
+            self.say(f"run folder {self._directory.path}")
+        return self._directory
+
+    @property
+    def pool(self) -> EnginePool:
+        """The servers, none started before it is asked for."""
+        if self._pool is None:
+            directory = self.directory
+            self._pool = EnginePool(
+                directory.logs_path,
+                self.say,
+                on_command=directory.write_command,
+                clock=self._clock,
+            )
+        return self._pool
+
+    def engine(self, arm_name: str) -> RunningEngine:
+        """Return the arm's live server; with `keep_alive` all arms' are started.
+
+        Raises:
+            EngineError: If a server cannot be started or died earlier; the
+                second time it is said in one line.
+        """
+        self._raise_if_broken(arm_name)
+        wanted = self.profile.arm(arm_name)
+        arms = self.profile.arms if self.profile.keep_alive else (wanted,)
+        arms = tuple(arm for arm in arms if arm.name not in self._broken)
+        try:
+            engines = self.pool.require(arms)
+        except EngineError as error:
+            self._broken.update({arm.name: str(error) for arm in arms})
+            raise
+        engine = engines[arms.index(wanted)]
+        self._describe(engine)
+        return engine
+
+    def measure(self, planned: PlannedRun) -> RunSamples:
+        """Take one run, store it and return it.
+
+        Raises:
+            EngineError: As for `engine`.
+            MeasurementError: If it cannot be stored.
+        """
+        engine = self.engine(planned.arm)
+        prime(engine, self.profile.workload, self.prompts)
+        label = f"{planned.arm} x{planned.concurrency}, run {planned.repeat + 1}"
+        label = f"{label} of {self.profile.workload.repeats}"
+        run = measure_run(
+            engine,
+            self.profile.workload,
+            Cell(planned.concurrency, planned.repeat),
+            self.prompts,
+            clock=self._clock,
+            progress=self._progress(label),
+        )
+        self.directory.add(run)
+        self._runs.append(run)
+        self.say(f"{label}: {self._result_line(run)}")
+        if engine.child is not None and engine.child.exit_code() is not None:
+            self._broken[planned.arm] = run.invalid[-1]
+        return run
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The workload's prompts in the order of its seed."""
+        if not self._prompts:
+            workload = self.profile.workload
+            self._prompts = load_prompts(workload.dataset, workload.seed)
+        return self._prompts
+
+    def judge(self, arm: str, concurrency: int) -> tuple[Verdict, ...]:
+        """Return the verdicts of one cell against the stored baseline.
+
+        Raises:
+            BaselineError: If there is a baseline that cannot be read.
+        """
+        runs = [run for run in self._runs if (run.arm, run.concurrency) == (arm, concurrency)]
+        usable = [compute_all(run, self.profile.slo) for run in runs if not run.invalid]
+        verdicts = judge_cell(
+            arm,
+            concurrency,
+            base=self._base(arm, concurrency),
+            candidate=usable,
+            gates=self.profile.gates,
+            invalid=[reason for run in runs for reason in run.invalid],
+        )
+        self._verdicts += verdicts
+        return verdicts
+
+    def measured(self, arm: str, concurrency: int) -> bool:
+        """Return whether this session took any run of the cell."""
+        return any((run.arm, run.concurrency) == (arm, concurrency) for run in self._runs)
+
+    def finish(self) -> None:
+        """Stop all servers and store the verdicts.
+
+        Raises:
+            MeasurementError: If they cannot be stored.
+        """
+        if self._pool is not None:
+            self._pool.stop_all()
+        if self._directory is not None and self._verdicts:
+            self._directory.write_verdicts(self._verdicts, self._baseline)
+
+    def _base(self, arm: str, concurrency: int) -> Sequence[Mapping[str, float]]:
+        if self._baseline is None:
+            return ()
+        baseline = load_baseline(Path(self._baseline))
+        if baseline.workload_digest != workload_digest(self.profile):
+            return ()
+        return baseline.cell(arm, concurrency)
+
+    def _describe(self, engine: RunningEngine) -> None:
+        """Record where this takes place and find the baseline, once."""
+        if self._described:
+            return
+        self._described = True
+        environment = describe(engine.version())
+        self.directory.write_environment(environment)
+        path = baseline_path(self.options.baselines, environment, self.profile)
+        if path.exists():
+            load_baseline(path)
+            self._baseline = str(path)
+            self.say(f"baseline {path}")
+        else:
+            self.say(f"no baseline at {path}")
+
+    def _progress(self, label: str) -> Callable[[float, int, int], None]:
+        self.say(f"{label}: measuring")
+        said = [0.0]
+
+        def tell(elapsed_s: float, ended: int, received: int) -> None:
+            if elapsed_s - said[0] >= SAY_EVERY_S:
+                said[0] = elapsed_s
+                self.say(f"{label}: {elapsed_s:.0f} s, {ended} requests, {received / 1e3:.0f} kB")
+
+        return tell
+
+    def _result_line(self, run: RunSamples) -> str:
+        if run.invalid:
+            return f"INVALID, {run.invalid[0]}"
+        values = compute_all(run, self.profile.slo)
+        line = f"{values['output_tokens_per_s']:.1f} tokens/s"
+        if "mean_acceptance_length" in values:
+            line += f", acceptance length {values['mean_acceptance_length']:.2f}"
+        return line
+
+    def _raise_if_broken(self, arm_name: str) -> None:
+        if arm_name in self._broken:
+            first = self._broken[arm_name].splitlines()[0]
+            raise EngineError(f"{arm_name}: its server failed earlier in this session ({first})")

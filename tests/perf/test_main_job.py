@@ -1,0 +1,59 @@
+"""The main job: every arm of the profile at every concurrency, measured, then judged."""
+
+from collections.abc import Callable
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from draftgate.metrics import compute_all
+from draftgate.plugin.session import GateSession, PlannedRun
+from draftgate.records import RunSamples
+from draftgate.verdict import Outcome, worst
+
+pytestmark = pytest.mark.perf
+
+
+def test_run(
+    benchmark: BenchmarkFixture,
+    draftgate_session: GateSession,
+    perf_run: PlannedRun,
+    measure: Callable[[PlannedRun], RunSamples],
+) -> None:
+    """A run of the arm can be used: no failed request, no dead server, no busy client."""
+    benchmark.group = f"{perf_run.arm} x{perf_run.concurrency}"
+
+    run = benchmark.pedantic(measure, args=(perf_run,), rounds=1, iterations=1)
+
+    benchmark.extra_info.update(compute_all(run, draftgate_session.profile.slo))
+    if run.invalid:
+        pytest.fail("INVALID_RUN: " + "\n".join(run.invalid), pytrace=False)
+
+
+def test_verdict(draftgate_session: GateSession, perf_cell: tuple[str, int]) -> None:
+    """No gated metric of the cell is worse than the baseline by more than its margin."""
+    arm, concurrency = perf_cell
+    if not draftgate_session.measured(arm, concurrency):
+        pytest.skip("no run of this cell was taken in this session")
+
+    verdicts = draftgate_session.judge(arm, concurrency)
+
+    outcome = worst(verdicts)
+    options = draftgate_session.options
+    told = "\n".join(
+        f"{v.outcome.name} {v.metric}: {v.reason} {v.cause or ''} {v.next_step}".strip()
+        for v in verdicts
+        if not v.outcome.green
+    )
+    if outcome in (Outcome.REGRESSION, Outcome.INVALID_RUN):
+        pytest.fail(told, pytrace=False)
+    if outcome is Outcome.NO_BASELINE:
+        _not_green(told, failing=options.require_baseline)
+    if outcome is Outcome.INCONCLUSIVE:
+        _not_green(told, failing=options.require_verdict)
+
+
+def _not_green(told: str, *, failing: bool) -> None:
+    """Fail if the option for it is set; else skip aloud, for this is no pass either."""
+    if failing:
+        pytest.fail(told, pytrace=False)
+    pytest.skip(told)
