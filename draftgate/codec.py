@@ -7,6 +7,7 @@ Reading is strict: an unknown key, a missing one or a wrong type is a
 """
 
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -57,6 +58,34 @@ def decode(kind: type[T], data: object, where: str) -> T:
             what was expected.
     """
     return cast("T", _decode(kind, data, where))
+
+
+def to_lines(value: Any, indent: int = 0) -> str:
+    """Return JSON that reads well in a diff: keys sorted, one leaf a line.
+
+    A leaf is whatever holds no further object or list.
+
+    Args:
+        value: As returned by `encode`.
+        indent: Depth at which the text will stand.
+
+    Raises:
+        ValueError: If a float is not finite.
+    """
+    nested = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list)) or not any(
+        isinstance(item, (dict, list)) for item in nested
+    ):
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    space = " " * (indent + 1)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(k)}: {to_lines(v, indent + 1)}" for k, v in sorted(value.items())]
+        opening, closing = "{", "}"
+    else:
+        items = [to_lines(item, indent + 1) for item in value]
+        opening, closing = "[", "]"
+    body = ",\n".join(space + item for item in items)
+    return f"{opening}\n{body}\n{' ' * indent}{closing}"
 
 
 def _decode(hint: Any, data: Any, where: str) -> Any:

@@ -325,7 +325,7 @@ def _cause(
     if outcome not in (Outcome.REGRESSION, Outcome.IMPROVEMENT) or not metric.cause:
         return None, ()
     if isinstance(metric.cause, str):
-        return f"{metric.cause} {_change(found)}", (metric.cause,)
+        return _moved_text(metric.cause, metric, found), (metric.cause,)
     try:
         changes = compare_factors(
             cell.base, cell.candidate, confidence=cell.gate.confidence, factors=metric.cause
@@ -349,19 +349,32 @@ def _moved(found: Comparison) -> bool:
 
 def _factor_text(change: FactorChange) -> str:
     if _moved(change.comparison):
-        return f"{change.label} {_change(change.comparison)}"
-    low, high = _percents(change.comparison)
+        return _moved_text(change.label, definition(change.metric), change.comparison)
+    low, high = _interval(change.comparison)
     return f"{change.label} unchanged [{low}, {high}]"
+
+
+def _moved_text(label: str, metric: MetricDefinition, found: Comparison) -> str:
+    if label == metric.title:
+        return f"{label} {_change(found)}"
+    return f"{label} ({metric.title} {_change(found)})"
 
 
 def _change(found: Comparison) -> str:
     """Return a change in percent with its interval, as in "+8 % [6, 10]"."""
-    low, high = _percents(found)
-    return f"{(found.estimate_ratio - 1) * 100:+.2g} % [{low}, {high}]"
+    low, high = _interval(found)
+    sign = "+" if found.estimate_ratio > 1 else ""
+    return f"{sign}{_percent(found.estimate_ratio)} % [{low}, {high}]"
 
 
-def _percents(found: Comparison) -> tuple[str, str]:
-    return f"{(found.low_ratio - 1) * 100:.2g}", f"{(found.high_ratio - 1) * 100:.2g}"
+def _interval(found: Comparison) -> tuple[str, str]:
+    return _percent(found.low_ratio), _percent(found.high_ratio)
+
+
+def _percent(ratio: float) -> str:
+    change = (ratio - 1) * 100
+    rounded = round(change, 1 if abs(change) < 10 else None)
+    return f"{rounded + 0.0:.10g}"  # adding 0.0 turns -0.0 into 0.0
 
 
 def _geometric_mean(values: Sequence[float]) -> float | None:
