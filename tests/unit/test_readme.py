@@ -1,0 +1,73 @@
+"""What README.md states about commands, options and files is what the code does."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from draftgate import plugin
+from draftgate.cli import Exit, _parser
+from draftgate.datasets.builtin import KINDS, stored
+from draftgate.targets import CACHE_VARIABLE
+from draftgate.verdict import Outcome
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def table(head: str) -> list[list[str]]:
+    """Return the cells of the one table whose head line is `head`, without the head."""
+    found = re.findall(rf"^{re.escape(head)}\n\|[ |-]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    assert len(found) == 1, f"expected one table with head {head!r}, got {len(found)}"
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in found[0].splitlines()]
+
+
+def test_exit_code_table_is_that_of_the_command() -> None:
+    """The table lists every exit code with the meaning that the code gives it."""
+    assert table("| exit code | meaning |") == [[str(int(e)), e.meaning] for e in Exit]
+
+
+def test_outcome_table_lists_every_outcome() -> None:
+    """The table lists the outcomes, and says "passes" for the green ones alone."""
+    rows = table("| outcome | meaning | test |")
+
+    assert [row[0] for row in rows] == [outcome.name for outcome in Outcome]
+    assert [row[2] == "passes" for row in rows] == [outcome.green for outcome in Outcome]
+
+
+@pytest.mark.parametrize("row", table("| command | does |"), ids=lambda row: row[0])
+def test_command_is_understood(row: list[str]) -> None:
+    """Each command in the table parses as it stands, and without its optional parts."""
+    usage = row[0].strip("`").removeprefix("draftgate ").replace('"..."', "because")
+    full = re.sub(r"[][]", "", usage)
+    brief = re.sub(r"\[.*?\]", "", usage)
+
+    for arguments in (full, brief):
+        assert callable(_parser().parse_args(arguments.split()).run)
+
+
+def test_fixture_table_lists_what_the_plugin_offers() -> None:
+    """Every fixture of the plugin is in the table, and nothing else is."""
+    assert {row[0].strip("`") for row in table("| fixture | gives |")} == set(plugin.__all__)
+
+
+def test_every_plugin_option_is_described() -> None:
+    """The README names each option that the plugin adds to pytest."""
+    options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', inspect.getsource(plugin))
+
+    assert "--profile" in options
+    assert [option for option in options if not re.search(rf"{option}\b", README)] == []
+
+
+def test_number_of_prompts_is_that_of_the_package() -> None:
+    """The README states how many prompts each kind has."""
+    stated = re.search(r"\((\d+) prompts each", README)
+
+    assert stated is not None
+    assert {len(stored(kind)) for kind in KINDS} == {int(stated[1])}
+
+
+def test_cache_variable_is_named() -> None:
+    """The README names the variable that moves the cache."""
+    assert f"`{CACHE_VARIABLE}`" in README
