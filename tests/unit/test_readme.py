@@ -8,7 +8,11 @@ import pytest
 
 from draftgate import plugin
 from draftgate.cli import Exit, _parser
+from draftgate.datasets import load_prompts
 from draftgate.datasets.builtin import KINDS, stored
+from draftgate.engines import ENGINES
+from draftgate.metrics import METRICS
+from draftgate.specfile import load_profile, parse_profile
 from draftgate.targets import CACHE_VARIABLE
 from draftgate.verdict import Outcome
 
@@ -58,6 +62,29 @@ def test_every_plugin_option_is_described() -> None:
 
     assert "--profile" in options
     assert [option for option in options if not re.search(rf"{option}\b", README)] == []
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_profile_example_is_a_profile(number: int) -> None:
+    """Each profile in the README is accepted as it stands, and its gates name real metrics."""
+    examples = re.findall(r"^```toml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+
+    profile = parse_profile(examples[number], ROOT / "example.toml")
+    load_prompts(profile.workload.dataset, profile.workload.seed)
+    for arm in profile.arms:
+        ENGINES.get(arm.engine.engine)
+    assert profile.gates
+    assert {gate.metric for gate in profile.gates} <= set(METRICS.names())
+
+
+@pytest.mark.parametrize("override", sorted(set(re.findall(r"--set '?([a-z0-9_.*]+=\w+)", README))))
+def test_override_example_is_accepted(override: str, tmp_path: Path) -> None:
+    """Each --set in the README can be applied to the first profile there."""
+    path = tmp_path / "example.toml"
+    path.write_text(README.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+
+    assert f"# override: {override}" in load_profile(str(path), (override,)).text
 
 
 def test_number_of_prompts_is_that_of_the_package() -> None:
