@@ -64,6 +64,15 @@ def test_every_plugin_option_is_described() -> None:
     assert [option for option in options if not re.search(rf"{option}\b", README)] == []
 
 
+def test_report_sections_are_explained_in_order() -> None:
+    """The README walks through the sections of the page in the order they have there."""
+    page = ROOT / "draftgate" / "report" / "templates" / "report.html.j2"
+    sections = re.findall(r"<h2>(.*?)</h2>", page.read_text(encoding="utf-8"))
+    guide = README.split("## Reading the report")[1].split("\n## ")[0]
+
+    assert sections == re.findall(r"^- \*\*(.*?)\*\*", guide, re.MULTILINE)
+
+
 @pytest.mark.parametrize("number", range(2))
 def test_profile_example_is_a_profile(number: int) -> None:
     """Each profile in the README is accepted as it stands, and its gates name real metrics."""
