@@ -83,7 +83,7 @@ def compare_runs(
     if not margin_ratio >= 0.0:
         raise ValueError(f"margin_ratio must be >= 0, got {margin_ratio}")
     log_base, log_candidate = _logs(base, "base"), _logs(candidate, "candidate")
-    change = float(log_candidate.mean() - log_base.mean())
+    change = _mean(log_candidate) - _mean(log_base)
     half, p_value = _welch(log_base, log_candidate, change, confidence)
     return Comparison(
         estimate_ratio=math.exp(change),
@@ -98,7 +98,9 @@ def compare_runs(
 
 def _logs(values: Sequence[float] | FloatArray, side: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size < 2:
+    if array.ndim != 1:
+        raise ValueError(f"{side}: expected one value per run, got shape {array.shape}")
+    if array.size < 2:
         raise ValueError(
             f"{side}: expected at least 2 values, one per run, got {array.size}. "
             "One value says nothing about its own spread; take more runs."
@@ -128,6 +130,12 @@ def _welch(
     error = math.sqrt(total)
     half = float(stats.t.ppf(0.5 + confidence / 2, degrees)) * error
     return half, float(2 * stats.t.sf(abs(change) / error, degrees))
+
+
+def _mean(logs: FloatArray) -> float:
+    """Return the mean; exactly the common value where all are equal."""
+    low = float(logs.min())
+    return low if low == float(logs.max()) else float(logs.mean())
 
 
 def _mean_variance(logs: FloatArray) -> float:
