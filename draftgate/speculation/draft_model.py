@@ -15,6 +15,6 @@ METHODS.register("draft_model")(
         needs_model=True,
         drafts_with_target=True,
         options={**DRAFTER_OPTIONS, "use_heterogeneous_vocab": boolean()},
-        renderers={"vllm": vllm_form},
+        renderers={"fake": vllm_form, "vllm": vllm_form},
     )
 )

@@ -15,6 +15,6 @@ METHODS.register("eagle3")(
         needs_model=True,
         drafts_with_target=False,
         options={**DRAFTER_OPTIONS, "disable_eagle_block_drop": boolean()},
-        renderers={"vllm": vllm_form},
+        renderers={"fake": vllm_form, "vllm": vllm_form},
     )
 )

@@ -35,7 +35,7 @@ METHODS.register("ngram")(
             "prompt_lookup_min": integer(1),
             "prompt_lookup_max": integer(1),
         },
-        renderers={"vllm": vllm_form},
+        renderers={"fake": vllm_form, "vllm": vllm_form},
         checks=(_order_problems,),
     )
 )

@@ -23,6 +23,6 @@ METHODS.register("peagle")(
         needs_model=True,
         drafts_with_target=False,
         options={**DRAFTER_OPTIONS, "disable_eagle_block_drop": boolean()},
-        renderers={"vllm": _vllm},
+        renderers={"fake": _vllm, "vllm": _vllm},
     )
 )
