@@ -190,6 +190,7 @@ class _Response:
         "done",
         "ended_ns",
         "error",
+        "keep_alive",
         "parser",
         "reads",
         "stamp_ns",
@@ -205,6 +206,7 @@ class _Response:
         self.ended_ns = 0
         self.status: int | None = None
         self.error: Failure | None = None
+        self.keep_alive = False
         self._clock = clock
         self._on_first_byte = on_first_byte
         self._length_known = False
@@ -237,6 +239,7 @@ class _Response:
 
     def on_message_complete(self) -> None:
         """End well, at the stamp of the last read."""
+        self.keep_alive = self.parser.should_keep_alive()  # the parser forgets it on return
         self._end(self.stamp_ns, None)
 
     def fail(self, kind: FailureKind, message: str) -> None:
@@ -286,8 +289,8 @@ class _StreamProtocol(asyncio.Protocol):
     def release(self, response: _Response) -> None:
         """Let go of an ended response; close unless the connection can be used again."""
         self._response = None
-        whole = response.done.done() and not response.done.cancelled() and response.error is None
-        if not (whole and response.parser.should_keep_alive()) and self._transport is not None:
+        reusable = response.keep_alive and response.error is None
+        if not reusable and self._transport is not None:
             self._transport.abort()
 
     async def close(self) -> None:
