@@ -321,11 +321,11 @@ class FakeServer:
 async def _run(config: FakeConfig, host: str, port: int) -> None:
     server = FakeServer(config, on_death=lambda: os._exit(1))
     await server.start(host, port)
-    sys.stdout.write(f"listening on {host}:{server.port}\n")
-    sys.stdout.flush()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    sys.stdout.write(f"listening on {host}:{server.port}\n")
+    sys.stdout.flush()
     await stop.wait()
     await server.stop()
 
