@@ -1,0 +1,255 @@
+"""Small plots as SVG text that follows the page's light or dark theme.
+
+Matplotlib draws with sentinel colours and no background; afterwards each
+sentinel is replaced by the CSS variable that it stands for; the font is the
+page's. Takes plain numbers, knows nothing of runs. One idea and one axes per
+plot, sized for a phone; the page sets them side by side.
+"""
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from draftgate.report.format import number
+
+WIDTH_IN, HEIGHT_IN = 4.6, 3.05
+"""331 by 220 points: fits a phone of 390 px unscaled, so its 9.5 pt type stays readable."""
+
+ROOM_FOR_LABEL = 3.0
+"""The axis of concurrencies ends at this many times the last one: the label of
+the break-even line stands there, clear of the data."""
+
+FOREGROUND, MUTED, GRID = "#0a0b01", "#0a0b02", "#0a0b03"
+SERIES = ("#0a0c00", "#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
+DASHES = ("0", "6 2.5", "1.5 2", "7 2 1.5 2", "4 2", "9 3", "3 1.5 1 1.5")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+_VARIABLES = {
+    FOREGROUND: "var(--fg)",
+    MUTED: "var(--muted)",
+    GRID: "var(--grid)",
+    **{sentinel: f"var(--c{index})" for index, sentinel in enumerate(SERIES)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One arm's line.
+
+    Attributes:
+        name: The arm.
+        style: Index of its colour, dash and marker, equal in every plot.
+        x: Horizontal values, ascending.
+        y: Vertical values, as many.
+        low: Lower ends of intervals; empty for none, NaN where one is missing.
+        high: Upper ends likewise.
+    """
+
+    name: str
+    style: int
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Axis labels with units; what ticks are set and whether an axis is logarithmic."""
+
+    x_label: str
+    y_label: str
+    x_ticks: tuple[float, ...] = ()
+    x_log: bool = False
+    y_from_zero: bool = False
+    y_range: tuple[float, float] | None = None
+
+
+def speed_up_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
+    """Return speed-up against concurrency, intervals as bars, break-even as a line at 1."""
+
+    def draw(axes: Axes) -> None:
+        axes.axhline(1.0, color=FOREGROUND, linewidth=1.0, linestyle=(0, (4, 3)))
+        for line in series:
+            _line(axes, line, marker=True)
+            _bars(axes, line)
+        left, right = axes.get_xlim()
+        last = max(line.x[-1] for line in series)
+        axes.set_xlim(left, max(right, last * ROOM_FOR_LABEL))
+        axes.annotate(
+            "break-even",
+            (1.0, 1.0),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=8.5,
+            color=MUTED,
+        )
+
+    return _render(key, axis, draw)
+
+
+def line_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
+    """Return lines with markers: one value per position or run."""
+
+    def draw(axes: Axes) -> None:
+        for line in series:
+            _line(axes, line, marker=True)
+            _bars(axes, line)
+
+    return _render(key, axis, draw)
+
+
+def cdf_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
+    """Return empirical distribution functions, share of samples at or below x."""
+
+    def draw(axes: Axes) -> None:
+        for line in series:
+            _line(axes, line, marker=False)
+
+    return _render(key, axis, draw)
+
+
+def _line(axes: Axes, line: Series, *, marker: bool) -> None:
+    style = line.style % len(SERIES)
+    dash = [float(part) for part in DASHES[style].split()]
+    axes.plot(
+        line.x,
+        line.y,
+        color=SERIES[style],
+        linestyle="-" if dash == [0.0] else (0, tuple(part / 1.8 for part in dash)),
+        marker=MARKERS[style] if marker else None,
+    )
+
+
+def _bars(axes: Axes, line: Series) -> None:
+    if not line.low:
+        return
+    below = [value - low for value, low in zip(line.y, line.low, strict=True)]
+    above = [high - value for value, high in zip(line.y, line.high, strict=True)]
+    axes.errorbar(
+        line.x,
+        line.y,
+        yerr=(below, above),
+        fmt="none",
+        ecolor=SERIES[line.style % len(SERIES)],
+        elinewidth=1.2,
+        capsize=3.0,
+    )
+
+
+def _render(key: str, axis: Axis, draw: Callable[[Axes], None]) -> str:
+    with _shared_style():
+        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot(xscale="log" if axis.x_log else "linear")
+        draw(axes)
+        _dress(axes, axis)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    return themed(out.getvalue(), key)
+
+
+def _shared_style() -> AbstractContextManager[None]:
+    return mpl.rc_context(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "draftgate",
+            "font.size": 9.5,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.edgecolor": MUTED,
+            "axes.labelcolor": MUTED,
+            "axes.labelsize": 9.5,
+            "axes.linewidth": 0.8,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.color": GRID,
+            "grid.linewidth": 0.8,
+            "text.color": FOREGROUND,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelsize": 9.0,
+            "ytick.labelsize": 9.0,
+            "lines.linewidth": 1.8,
+            "lines.markersize": 5.0,
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
+        }
+    )
+
+
+def _dress(axes: Axes, axis: Axis) -> None:
+    axes.set_xlabel(axis.x_label)
+    axes.set_ylabel(axis.y_label)
+    axes.grid(visible=False, axis="x")
+    axes.tick_params(length=3.0)
+    ticks = axis.x_ticks
+    if axis.x_log and not ticks:
+        ticks = log_ticks(*axes.get_xlim())
+    if ticks:
+        axes.set_xticks(ticks, [_tick(value) for value in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+    if axis.y_range is not None:
+        axes.set_ylim(*axis.y_range)
+    elif axis.y_from_zero:
+        axes.set_ylim(bottom=0.0)
+
+
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Return round numbers in [low, high], four or more where there are so many.
+
+    Matplotlib's own ticks leave a span of less than a decade almost bare.
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: tuple[float, ...] = ()
+    for steps in (
+        (1,),
+        (1, 3),
+        (1, 2, 5),
+        (1, 1.5, 2, 3, 5, 7),
+        (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    ):
+        found = (step * 10.0**decade for decade in decades for step in steps)
+        ticks = tuple(tick for tick in found if low <= tick <= high)
+        if len(ticks) >= 4:
+            break
+    return ticks
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else number(value)
+
+
+def themed(svg: str, key: str) -> str:
+    """Return matplotlib's SVG fit to stand inside a page.
+
+    Drops the prologue, metadata and fixed size, makes every id unique by
+    `key`, and puts CSS variables in place of sentinel colours; the font is left to the page.
+
+    Args:
+        svg: The file as matplotlib writes it.
+        key: Word that no other plot of the page has.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', r'<svg viewBox="\1">', svg, count=1)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{key}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", svg)
+    svg = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{key}-\1"', svg)
+    for sentinel, variable in _VARIABLES.items():
+        svg = svg.replace(sentinel, variable)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r" ?font-family: [^;\"]+;?", "", svg)
+    return re.sub(r"\n\s*", "\n", svg).strip()
