@@ -21,6 +21,7 @@ from draftgate.errors import (
     MeasurementError,
     SpecError,
 )
+from draftgate.specfile import DEFAULT_PROFILE
 
 
 class Exit(enum.IntEnum):
@@ -126,11 +127,14 @@ def run_report(args: argparse.Namespace) -> int:
 
 def run_baseline_accept(args: argparse.Namespace) -> int:
     """Make a run the baseline of its profile on its hardware."""
-    from draftgate.baselines import accept  # noqa: PLC0415 - quick start
+    from draftgate.baselines import Session, accept  # noqa: PLC0415 - quick start
+    from draftgate.clock import SYSTEM_CLOCK  # noqa: PLC0415 - quick start
     from draftgate.runstore import load_run  # noqa: PLC0415 - quick start
 
     run = load_run(_run_folder(args.run_folder))
-    path = accept(run, Path(args.baselines), args.reason, extend=args.extend)
+    session = Session(run.id, run.profile, run.environment, run.samples)
+    root = Path(args.baselines)
+    path = accept(root, session, reason=args.reason, clock=SYSTEM_CLOCK, extend=args.extend)
     print(f"baseline: {path}")
     return Exit.OK
 
@@ -160,11 +164,11 @@ def _parser() -> argparse.ArgumentParser:
     profiles.set_defaults(run=run_profiles)
 
     prepare = commands.add_parser("prepare", help="bring a profile's models into the cache")
-    prepare.add_argument("--profile", default="cpu-smollm2", metavar="NAME|PATH")
+    prepare.add_argument("--profile", default=DEFAULT_PROFILE, metavar="NAME|PATH")
     prepare.set_defaults(run=run_prepare)
 
     engine = commands.add_parser("engine", help="start one arm's server and keep it")
-    engine.add_argument("--profile", default="cpu-smollm2", metavar="NAME|PATH")
+    engine.add_argument("--profile", default=DEFAULT_PROFILE, metavar="NAME|PATH")
     engine.add_argument("--arm", default="none")
     engine.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     engine.set_defaults(run=run_engine)

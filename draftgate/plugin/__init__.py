@@ -24,7 +24,7 @@ from draftgate.plugin.fixtures import (
 from draftgate.plugin.session import SESSION, GateSession, Options, short_overrides
 from draftgate.report import print_report, write_report
 from draftgate.runstore import load_run
-from draftgate.specfile import load_profile
+from draftgate.specfile import DEFAULT_PROFILE, load_profile
 
 __all__ = [
     "draftgate_session",
@@ -48,9 +48,7 @@ MARKERS = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options of a session."""
     group = parser.getgroup("draftgate", "speculative decoding gates")
-    group.addoption(
-        "--profile", default="cpu-smollm2", metavar="NAME|PATH", help="what to start and send"
-    )
+    group.addoption("--profile", metavar="NAME|PATH", help="what to start and send")
     group.addoption(
         "--set",
         action="append",
@@ -77,21 +75,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register markers and read the profile.
+    """Register markers and make the session's state.
+
+    A profile named on the command line is read at once, so that a mistake in
+    it stops pytest before it collects; the default one only when a test asks.
 
     Raises:
-        pytest.UsageError: If the profile or an override is wrong.
+        pytest.UsageError: If the named profile or an override is wrong.
     """
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     overrides = list(config.getoption("draftgate_set"))
-    short = bool(config.getoption("--short"))
-    if short:
+    if config.getoption("--short"):
         overrides = [*short_overrides(), *overrides]
-    try:
-        loaded = load_profile(config.getoption("--profile"), overrides)
-    except DraftgateError as error:
-        raise pytest.UsageError(str(error)) from error
+    name = config.getoption("--profile")
     options = Options(
         runs=_below(config, config.getoption("--runs")),
         baselines=_below(config, config.getoption("--baselines")),
@@ -99,7 +96,15 @@ def pytest_configure(config: pytest.Config) -> None:
         require_verdict=bool(config.getoption("--require-verdict")),
         argv=(Path(sys.argv[0]).name, *config.invocation_params.args),
     )
-    config.stash[SESSION] = GateSession(loaded, options, _say(config))
+    session = GateSession(
+        lambda: load_profile(name or DEFAULT_PROFILE, overrides), options, _say(config)
+    )
+    config.stash[SESSION] = session
+    if name is not None or overrides:
+        try:
+            _ = session.profile
+        except DraftgateError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

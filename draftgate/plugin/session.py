@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from draftgate.baselines import baseline_path, load_baseline, workload_digest
+from draftgate.baselines import Baseline, baseline_path, load_baseline
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
-from draftgate.errors import EngineError
+from draftgate.errors import BaselineError, EngineError
 from draftgate.measure import Cell, measure_run, prime
 from draftgate.metrics import compute_all
-from draftgate.records import RunSamples
+from draftgate.records import Environment, RunSamples
 from draftgate.runstore import RunDirectory
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict, judge_cell
@@ -71,7 +71,6 @@ class GateSession:
     """State shared by all tests of a session.
 
     Attributes:
-        profile: What to start and send.
         options: What the command line asked for.
         say: Prints a line of progress.
         run_path: Folder of this session's runs; None while nothing was measured.
@@ -79,9 +78,14 @@ class GateSession:
     """
 
     def __init__(
-        self, profile: Profile, options: Options, say: Say, clock: Clock = SYSTEM_CLOCK
+        self,
+        load: Callable[[], Profile],
+        options: Options,
+        say: Say,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.profile = profile
+        self._load = load
+        self._profile: Profile | None = None
         self.options = options
         self.say = say
         self.run_path: Path | None = None
@@ -93,8 +97,19 @@ class GateSession:
         self._runs: list[RunSamples] = []
         self._verdicts: list[Verdict] = []
         self._broken: dict[str, str] = {}
-        self._baseline: str | None = None
+        self._baseline: Baseline | None = None
         self._described = False
+
+    @property
+    def profile(self) -> Profile:
+        """What to start and send; read at first use.
+
+        Raises:
+            SpecError: If it is wrong.
+        """
+        if self._profile is None:
+            self._profile = self._load()
+        return self._profile
 
     def plan(self) -> tuple[PlannedRun, ...]:
         """Return all runs in order of measuring.
@@ -198,11 +213,7 @@ class GateSession:
         return self._prompts
 
     def judge(self, arm: str, concurrency: int) -> tuple[Verdict, ...]:
-        """Return the verdicts of one cell against the stored baseline.
-
-        Raises:
-            BaselineError: If there is a baseline that cannot be read.
-        """
+        """Return the verdicts of one cell against the stored baseline."""
         runs = [run for run in self._runs if (run.arm, run.concurrency) == (arm, concurrency)]
         usable = [compute_all(run, self.profile.slo) for run in runs if not run.invalid]
         verdicts = judge_cell(
@@ -229,15 +240,11 @@ class GateSession:
         if self._pool is not None:
             self._pool.stop_all()
         if self._directory is not None and self._verdicts:
-            self._directory.write_verdicts(self._verdicts, self._baseline)
+            path = str(self._baseline.path) if self._baseline else None
+            self._directory.write_verdicts(self._verdicts, path)
 
     def _base(self, arm: str, concurrency: int) -> Sequence[Mapping[str, float]]:
-        if self._baseline is None:
-            return ()
-        baseline = load_baseline(Path(self._baseline))
-        if baseline.workload_digest != workload_digest(self.profile):
-            return ()
-        return baseline.cell(arm, concurrency)
+        return self._baseline.cell(arm, concurrency) if self._baseline else ()
 
     def _describe(self, engine: RunningEngine) -> None:
         """Record where this takes place and find the baseline, once."""
@@ -246,13 +253,26 @@ class GateSession:
         self._described = True
         environment = describe(engine.version())
         self.directory.write_environment(environment)
+        self._find_baseline(environment)
+
+    def _find_baseline(self, environment: Environment) -> None:
+        """Load the baseline of this hardware, engine and profile if it fits.
+
+        Raises:
+            BaselineError: If there is one that cannot be read: a damaged file
+                must not look like a missing one.
+        """
         path = baseline_path(self.options.baselines, environment, self.profile)
-        if path.exists():
-            load_baseline(path)
-            self._baseline = str(path)
-            self.say(f"baseline {path}")
-        else:
+        if not path.exists():
             self.say(f"no baseline at {path}")
+            return
+        baseline = load_baseline(path)
+        try:
+            self._baseline = baseline.comparable_with(environment, self.profile)
+        except BaselineError as error:
+            self.say(f"not judged against the stored baseline: {error}")
+        else:
+            self.say(f"baseline {path}")
 
     def _progress(self, label: str) -> Callable[[float, int, int], None]:
         self.say(f"{label}: measuring")

@@ -18,7 +18,10 @@ from draftgate.specfile.overrides import assign
 from draftgate.specfile.table import Place, suggestion
 from draftgate.specs import Profile
 
-__all__ = ["load_profile", "parse_profile", "profile_names"]
+__all__ = ["DEFAULT_PROFILE", "load_profile", "parse_profile", "profile_names"]
+
+DEFAULT_PROFILE = "cpu-smollm2"
+"""Runs for real on any Linux machine with two cores."""
 
 
 def load_profile(name_or_path: str, overrides: Sequence[str] = ()) -> Profile:

@@ -1,0 +1,118 @@
+"""The questions that correctness checks put to an OpenAI-compatible server.
+
+Takes a function that posts JSON, so it knows no engine and opens no socket.
+The fields are those of vLLM (`return_token_ids`, `return_tokens_as_token_ids`,
+`prompt_logprobs`).
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from draftgate.checks.greedy import GreedyAnswer
+from draftgate.datasets import Prompt
+from draftgate.errors import EngineError
+
+Post = Callable[[str, dict[str, Any]], Any]
+T = TypeVar("T")
+
+PARALLEL = 8
+"""Requests open at once: enough to fill a small batch, so that drafts of several
+requests are verified together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAnswer:
+    """One sampled answer with the prompt it continues, both as token ids."""
+
+    prompt_id: str
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+
+
+def in_parallel(question: Callable[[Prompt], T], prompts: Sequence[Prompt]) -> list[T]:
+    """Return the answers to `question` in the order of `prompts`, several open at once."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return list(pool.map(question, prompts))
+
+
+def greedy_answer(post: Post, model: str, prompt: Prompt, max_tokens: int) -> GreedyAnswer:
+    """Return the greedy answer with the gap of the two leading logits at each token.
+
+    Raises:
+        EngineError: If ids and log-probabilities differ in number.
+    """
+    body = _body(model, prompt, max_tokens) | {
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": 2,
+        "return_tokens_as_token_ids": True,
+    }
+    choice = post("/v1/chat/completions", body)["choices"][0]
+    token_ids = tuple(choice["token_ids"])
+    content = choice["logprobs"]["content"]
+    if len(content) != len(token_ids):
+        raise EngineError(
+            f"{prompt.prompt_id}: {len(token_ids)} token ids but {len(content)} log-probabilities"
+        )
+    leading = [_leading_two(entry["top_logprobs"]) for entry in content]
+    return GreedyAnswer(
+        prompt_id=prompt.prompt_id,
+        token_ids=token_ids,
+        gap_logits=tuple(gap for gap, _ in leading),
+        runner_up=tuple(second for _, second in leading),
+    )
+
+
+def sampled_answer(
+    post: Post, model: str, prompt: Prompt, max_tokens: int, *, temperature: float, seed: int
+) -> SampledAnswer:
+    """Return one sampled answer of exactly `max_tokens` tokens."""
+    body = _body(model, prompt, max_tokens) | {
+        "temperature": temperature,
+        "seed": seed,
+        "ignore_eos": True,
+    }
+    answer = post("/v1/chat/completions", body)
+    return SampledAnswer(
+        prompt_id=prompt.prompt_id,
+        prompt_token_ids=tuple(answer["prompt_token_ids"]),
+        token_ids=tuple(answer["choices"][0]["token_ids"]),
+    )
+
+
+def mean_cost_nats(post: Post, model: str, answer: SampledAnswer) -> float:
+    """Return the mean negative log-likelihood that a server gives to an answer, nats a token.
+
+    The server is made to read the text (teacher forcing, `prompt_logprobs`),
+    so what is returned is its own law at temperature 1. The first token is
+    left out, since it is not speculated.
+    """
+    ids = [*answer.prompt_token_ids, *answer.token_ids]
+    body = {
+        "model": model,
+        "prompt": ids,
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": 0,
+    }
+    scored = post("/v1/completions", body)["choices"][0]["prompt_logprobs"]
+    first = len(answer.prompt_token_ids) + 1
+    costs = [-scored[i][str(ids[i])]["logprob"] for i in range(first, len(ids))]
+    return float(sum(costs) / len(costs))
+
+
+def _body(model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
+    return {
+        "model": model,
+        "messages": [{"role": role, "content": content} for role, content in prompt.messages],
+        "max_tokens": max_tokens,
+        "return_token_ids": True,
+    }
+
+
+def _leading_two(top: list[dict[str, Any]]) -> tuple[float, int]:
+    """Return the gap of the two leading log-probabilities and the second's id."""
+    first, second = sorted(top, key=lambda entry: -entry["logprob"])[:2]
+    return first["logprob"] - second["logprob"], int(second["token"].removeprefix("token_id:"))
