@@ -174,7 +174,11 @@ class RunDirectory:
         name = f"{number:04d}-{_slug(run.arm)}-c{run.concurrency}-r{run.repeat}.parquet"
         path = self.path / "samples" / name
         write_samples(path, run)
-        self._write_header(replace(header, samples=(*header.samples, name)))
+        try:
+            self._write_header(replace(header, samples=(*header.samples, name)))
+        except MeasurementError:
+            path.unlink()
+            raise
         return path
 
     def write_verdicts(self, verdicts: Sequence[Verdict], baseline: str | None) -> None:

@@ -287,8 +287,9 @@ def _next_step(cell: _Cell, found: Comparison, outcome: Outcome, higher: bool) -
 def _more_runs(cell: _Cell, needed: int | None) -> str:
     if needed is None:
         return (
-            "The change is about as large as the margin, so more runs alone will not settle it: "
-            "change the gate's margin_ratio or make runs longer (workload.window_s)."
+            "The runs differ too much, or the change is too close to the margin, for more runs "
+            "alone to settle it: make runs longer (workload.window_s) or change the gate's "
+            "margin_ratio."
         )
     parts = []
     if len(cell.candidate) < needed:
@@ -306,15 +307,19 @@ MOST_RUNS = 100
 def _runs_needed(gate: GateSpec, found: Comparison, *, higher_is_better: bool) -> int | None:
     """Return the runs per side at which the interval would clear the margin.
 
-    The width falls with the square root of the number of runs; the spread and
-    the estimate are taken to stay as they are. None if that is hopeless.
+    The width on the log scale falls with the square root of the number of runs;
+    the spread and the estimate are taken to stay as they are. None if that is
+    hopeless.
     """
-    loss, _, high = _loss(found, higher_is_better=higher_is_better)
-    distance = abs(gate.margin_ratio - loss)
-    now = min(found.n_base, found.n_candidate)
-    if distance == 0.0:
+    limit = 1 - gate.margin_ratio if higher_is_better else 1 + gate.margin_ratio
+    if limit <= 0 or found.estimate_ratio <= 0 or not math.isfinite(found.high_ratio):
         return None
-    needed = max(now + 1, math.ceil(now * ((high - loss) / distance) ** 2))
+    half = math.log(found.high_ratio / found.estimate_ratio)
+    distance = abs(math.log(limit / found.estimate_ratio))
+    if not half < MOST_RUNS * distance:
+        return None
+    now = min(found.n_base, found.n_candidate)
+    needed = max(now + 1, math.ceil(now * (half / distance) ** 2))
     return needed if needed <= MOST_RUNS else None
 
 
@@ -373,6 +378,8 @@ def _interval(found: Comparison) -> tuple[str, str]:
 
 def _percent(ratio: float) -> str:
     change = (ratio - 1) * 100
+    if not math.isfinite(change):
+        return str(change)
     rounded = round(change, 1 if abs(change) < 10 else None)
     return f"{rounded + 0.0:.10g}"  # adding 0.0 turns -0.0 into 0.0
 

@@ -86,9 +86,9 @@ def compare_runs(
     change = _mean(log_candidate) - _mean(log_base)
     half, p_value = _welch(log_base, log_candidate, change, confidence)
     return Comparison(
-        estimate_ratio=math.exp(change),
-        low_ratio=math.exp(change - half),
-        high_ratio=math.exp(change + half),
+        estimate_ratio=_exp(change),
+        low_ratio=_exp(change - half),
+        high_ratio=_exp(change + half),
         p_value=p_value,
         method=METHOD,
         n_base=log_base.size,
@@ -130,6 +130,17 @@ def _welch(
     error = math.sqrt(total)
     half = float(stats.t.ppf(0.5 + confidence / 2, degrees)) * error
     return half, float(2 * stats.t.sf(abs(change) / error, degrees))
+
+
+def _exp(log: float) -> float:
+    """Return e to the `log`, infinity where a float cannot hold it.
+
+    Two runs on each side can have interval ends that far out.
+    """
+    try:
+        return math.exp(log)
+    except OverflowError:
+        return math.inf
 
 
 def _mean(logs: FloatArray) -> float:

@@ -141,6 +141,14 @@ def test_compare_survives_a_tiny_spread() -> None:
     assert found.p_value == pytest.approx(1.0)
 
 
+def test_compare_gives_an_infinite_end_where_floats_end() -> None:
+    """Two wild runs on each side rule nothing out, and are no crash."""
+    found = _compare([1.0, 1e6], [1.0, 2e6], confidence=0.9999)
+
+    assert found.low_ratio == 0.0
+    assert found.high_ratio == math.inf
+
+
 @pytest.mark.parametrize(
     ("base", "candidate", "message"),
     [

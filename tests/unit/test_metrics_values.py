@@ -61,7 +61,7 @@ def _run(*records: RequestRecord, window: tuple[float, float] | None = (10, 20))
     )
 
 
-EARLY = _request(8, [(9, 1), (11, 3), (12, 2)], 12.5)  # sent before the window, ends in it
+EARLY = _request(7.5, [(9, 1), (11, 3), (12, 2)], 12.5)  # sent before the window, ends in it
 WHOLE = _request(13, [(14, 1), (14.5, 4)], 15)  # inside
 LATE = _request(18, [(19, 1), (19.5, 2), (20, 4)], 20)  # ends on the window's open end
 FAILED = replace(WHOLE, failure=Failure(FailureKind.STALLED, "silent for 60 s"))
@@ -72,7 +72,7 @@ def test_metrics_of_a_run_worked_out_by_hand() -> None:
     """Each family takes its requests, gaps and tokens from its own side of the window."""
     got = compute_all(RUN, SLO(per_token_s=0.3))
 
-    # Sent inside: WHOLE and LATE, both 1 s.
+    # Sent inside: WHOLE and LATE, both 1 s; EARLY took 1.5 s.
     assert got["ttft_p50_s"] == got["ttft_p99_s"] == 1.0
     # Both ends inside: 11 to 12, 14 to 14.5, 19 to 19.5; the gap to 20 is cut off.
     assert got["step_gap_p50_s"] == 0.5
@@ -81,7 +81,7 @@ def test_metrics_of_a_run_worked_out_by_hand() -> None:
     assert got["per_token_p50_s"] == 0.125
     assert got["per_token_p99_s"] == pytest.approx(0.6)
     assert got["e2e_p50_s"] == 2.0
-    assert got["e2e_p99_s"] == 4.5
+    assert got["e2e_p99_s"] == 5.0
     # Tokens that arrived inside: 3 + 2, 1 + 4, 1 + 2.
     assert got["output_tokens_per_s"] == pytest.approx(1.3)
     assert got["tokens_per_s_per_stream"] == pytest.approx(0.65)

@@ -249,7 +249,7 @@ def test_inconclusive_on_the_margin_asks_for_another_setting() -> None:
     verdict = _judge(SPEED, base, [value * 0.9501 for value in base])
 
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "more runs alone will not settle it" in verdict.next_step
+    assert "for more runs alone to settle it" in verdict.next_step
     assert "margin_ratio" in verdict.next_step
 
 
@@ -323,6 +323,48 @@ def test_verdict_on_other_metrics_names_their_own_cause(
 
     assert verdict.outcome is Outcome.REGRESSION
     assert verdict.causes == (cause,)
+
+
+def _factored(
+    tokens_per_step: Sequence[float], step_time_s: Sequence[float], speed: Sequence[float]
+) -> list[dict[str, float]]:
+    names = ("tokens_per_step", "step_time_s", "decode_share_ratio", SPEED.metric)
+    columns = zip(tokens_per_step, step_time_s, (0.9, 0.9, 0.9), speed, strict=True)
+    return [dict(zip(names, row, strict=True)) for row in columns]
+
+
+def test_verdict_does_not_name_a_factor_that_carries_little() -> None:
+    """A sure but small change is shown and is not called the cause."""
+    base = _factored([2.0, 2.001, 1.999], [0.03, 0.03001, 0.02999], [60.0, 60.1, 59.9])
+    candidate = _factored([1.6, 1.601, 1.599], [0.0306, 0.03061, 0.03059], [47.0, 47.1, 46.9])
+
+    (verdict,) = judge_cell("ngram", 8, base=base, candidate=candidate, gates=[SPEED])
+
+    assert verdict.causes == ("acceptance",)
+    assert verdict.cause is not None
+    assert "; step time +2 % [" in verdict.cause
+
+
+def test_verdict_does_not_name_a_factor_that_may_not_have_moved() -> None:
+    """A large but unsure change is no cause, even where no other is found."""
+    base = _factored([2.0, 1.5, 2.5], [0.03, 0.03001, 0.02999], [60.0, 60.1, 59.9])
+    candidate = _factored([1.6, 1.2, 2.0], [0.03, 0.03001, 0.02999], [47.0, 47.1, 46.9])
+
+    (verdict,) = judge_cell("ngram", 8, base=base, candidate=candidate, gates=[SPEED])
+
+    assert verdict.outcome is Outcome.REGRESSION
+    assert verdict.causes == ()
+    assert verdict.cause is not None
+    assert verdict.cause.startswith("no factor stands out: acceptance unchanged [")
+
+
+def test_verdict_on_wild_runs_is_inconclusive() -> None:
+    """An interval without end is an open question in plain words, not a crash."""
+    verdict = _judge(replace(SPEED, confidence=0.9999, min_runs=2), [1.0, 1e6], [1.0, 2e6])
+
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "[-100, inf]" in verdict.reason
+    assert "for more runs alone to settle it" in verdict.next_step
 
 
 def test_verdict_without_factors_says_so() -> None:
