@@ -69,7 +69,7 @@ def few_samples_note(summary: Summary) -> str:
     }
     if not thin:
         return ""
-    words = ", ".join(f"{title} {fewest}" for title, fewest in thin.items())
+    words = ", ".join(f"{title} ({fewest})" for title, fewest in thin.items())
     return (
         f"A p99 of fewer than {ENOUGH_FOR_P99} samples in a run is their largest value. "
         f"Fewest in a run: {words}."
@@ -78,7 +78,7 @@ def few_samples_note(summary: Summary) -> str:
 
 def _counts(summary: Summary, family: str) -> list[int]:
     counts = (fewest_samples(cell, family) for cell in summary.cells.values())
-    return [fewest for fewest in counts if fewest is not None]
+    return [fewest for fewest in counts if fewest]
 
 
 def _metric_row(summary: Summary, cells: Sequence[Cell], metric: str) -> tuple[Entry, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftgate.report.distributions import DISTRIBUTIONS, Distribution, pooled
-from draftgate.report.format import MISSING, TIMES, Scale, number, scale_for, times
+from draftgate.report.format import MISSING, TIMES, Scale, number, scale_for, second, times
 from draftgate.report.headline import interval
 from draftgate.report.plots import Axis, Series, cdf_plot, line_plot, speed_up_plot
 from draftgate.report.ratios import Ratio
@@ -23,6 +23,9 @@ CURVE_POINTS = 160
 """Quantiles a distribution is drawn through: finer than a plot 290 points wide can show."""
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+CALM = 5.0
+"""Least reach of the axis of drift, percent: runs closer than that should look close."""
 
 WIDE = 3.0
 """A distribution whose 99th percentile is this many times its first is drawn on
@@ -110,7 +113,7 @@ def _speed_up(summary: Summary) -> FigureView:
         axis = Axis("Concurrent streams (log scale)", f"Speed-up ({TIMES})", ticks, x_log=True)
         words = "; ".join(f"{line.name}: {_speed_up_words(line)}" for line in series)
         svg = speed_up_plot("speedup", series, axis)
-        panels = (Panel("", f"Speed-up against concurrency. {words}.", svg, series),)
+        panels = (Panel("", f"{words}.", svg, series),)
     return FigureView(
         "speedup",
         "Speed-up against concurrency",
@@ -278,24 +281,28 @@ def _quantile_row(arm: str, values: np.ndarray, scale: Scale) -> tuple[Entry, ..
 
 def _drift(summary: Summary) -> FigureView:
     def series_of(cell: Cell) -> Series | None:
-        points = [(m.number, m.values[SPEED]) for m in cell.runs if SPEED in m.values]
+        points = sorted((m.number, m.values[SPEED]) for m in cell.runs if m.values.get(SPEED))
         if not points:
             return None
-        points.sort()
-        x, y = zip(*points, strict=True)
-        return Series(cell.arm, style_of(summary, cell.arm), tuple(map(float, x)), y)
+        mean = math.fsum(value for _, value in points) / len(points)
+        x = tuple(float(number) for number, _ in points)
+        y = tuple((value / mean - 1.0) * 100.0 for _, value in points)
+        return Series(cell.arm, style_of(summary, cell.arm), x, y)
 
     def draw(concurrency: int, series: Sequence[Series]) -> str:
-        axis = Axis("Run, in order of measuring", "Output tokens/s", y_from_zero=True)
+        largest = max(abs(y) for line in series for y in line.y)
+        reach = max(CALM, largest * 1.15)
+        axis = Axis("Run, in order of measuring", "Off the arm's mean (%)", y_range=(-reach, reach))
         return line_plot(f"drift{concurrency}", series, axis)
 
     panels = _per_concurrency(
-        summary, series_of, draw, lambda line: ", ".join(number(y) for y in line.y)
+        summary, series_of, draw, lambda line: ", ".join(f"{number(y)} %" for y in line.y)
     )
     return FigureView(
         "drift",
         "Tokens/s in order of measuring",
-        "One dot per run. A common slope is drift of the machine, not of an arm.",
+        "Output tokens/s of each run, as distance from the mean of its arm. A slope that all arms "
+        "share is drift of the machine.",
         _legend(summary, panels),
         panels,
         "No run gave output tokens/s.",
@@ -312,7 +319,7 @@ def _drift_table(summary: Summary) -> Table:
             Entry(str(m.number)),
             Entry(m.run.arm),
             Entry(str(m.run.concurrency)),
-            Entry(m.run.started_at),
+            Entry(second(m.run.started_at)),
             Entry(number(m.values.get(SPEED))),
         )
         for m in everything

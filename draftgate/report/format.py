@@ -7,6 +7,7 @@ is in seconds, bytes and plain ratios. Knows nothing of runs or pages.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 MISSING = "—"
 """Shown where there is no number; never 0, which is one."""
@@ -84,6 +85,16 @@ def percent(share: float | None) -> str:
 def count(amount: int, noun: str, plural: str | None = None) -> str:
     """Return `1 stream`, `8 streams`."""
     return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
+
+
+def minute(started_at: str) -> str:
+    """Return an ISO 8601 time as `2026-01-31 14:05 UTC`."""
+    return f"{datetime.fromisoformat(started_at):%Y-%m-%d %H:%M} UTC"
+
+
+def second(started_at: str) -> str:
+    """Return an ISO 8601 time as `2026-01-31 14:05:59`, for a column headed UTC."""
+    return f"{datetime.fromisoformat(started_at):%Y-%m-%d %H:%M:%S}"
 
 
 def scale_for(unit: str, values: Iterable[float] = ()) -> Scale:

@@ -56,7 +56,9 @@ class Best:
     @property
     def words(self) -> str:
         """The arm and what it gains, or that none does."""
-        return self.value if self.arm in (None, NO_SPECULATION) else f"{self.arm} {self.value}"
+        return (
+            self.value.lower() if self.arm in (None, NO_SPECULATION) else f"{self.arm} {self.value}"
+        )
 
 
 def label(outcome: Outcome | None) -> str:
@@ -68,7 +70,7 @@ def sentence(summary: Summary) -> str:
     """Return the outcome as one plain sentence."""
     outcome, verdicts = summary.outcome, summary.verdicts
     if outcome is None:
-        return "Measured, not judged: no gate of the profile applied to a cell that was measured."
+        return _unjudged(summary)
     total = count(len(verdicts), "gate")
     hits = [verdict for verdict in verdicts if verdict.outcome is outcome]
     share = f"{len(hits)} of {total}"
@@ -123,6 +125,14 @@ def _best(summary: Summary, concurrency: int) -> Best:
     return Best(concurrency, arm, times(ratio.estimate), interval(ratio) + unclear, colour)
 
 
+def _unjudged(summary: Summary) -> str:
+    if not summary.run.samples:
+        return "Nothing was measured, so nothing was judged."
+    if not summary.run.profile.gates:
+        return "Measured, not judged: the profile has no gates."
+    return "Measured, not judged: the run ended before its verdicts."
+
+
 def _led_by(hits: Sequence[Verdict]) -> str:
     """Return `: arm at c, metric by x %.` for the largest change among `hits`."""
     compared = [verdict for verdict in hits if verdict.comparison is not None]
@@ -133,7 +143,7 @@ def _led_by(hits: Sequence[Verdict]) -> str:
     where = f"{lead.arm} at {count(lead.concurrency, 'stream')}"
     title = definition(lead.metric).title
     first = "most of all " if len(hits) > 1 else ""
-    cause = f" ({lead.cause})" if lead.cause else ""
+    cause = f" ({', '.join(lead.causes)})" if lead.causes else ""
     moved = change(lead.comparison.estimate_ratio)
     return f", {first}{where}: {title} {moved}{cause}."
 

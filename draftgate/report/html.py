@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from draftgate.metrics import Direction, MetricDefinition, definition
 from draftgate.records import Environment
 from draftgate.report.details import client_table, failure_table, few_samples_note, metric_tables
 from draftgate.report.figures import figures
-from draftgate.report.format import count, number, percent
+from draftgate.report.format import count, minute, number
 from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
 from draftgate.report.plots import DASHES, MARKERS, SERIES
 from draftgate.report.summary import Summary
@@ -63,14 +62,14 @@ def page(summary: Summary) -> dict[str, Any]:
     return {
         "run": run,
         "summary": summary,
-        "when": when(run.started_at),
+        "when": minute(run.started_at),
         "sentence": sentence(summary),
         "best": best_arms(summary),
         "main": main_table(summary),
         "why": why_table(summary),
         "few_samples": few_samples_note(summary),
         "blocks": blocks(summary.verdicts),
-        "reach": percent(reach_of(summary.verdicts)),
+        "reach": _bar_reach(summary),
         "figures": figures(summary),
         "legend": [_legend_style(index) for index in range(len(SERIES))],
         "metric_tables": metric_tables(summary),
@@ -84,11 +83,6 @@ def page(summary: Summary) -> dict[str, Any]:
         "rebuild": shlex.join(["draftgate", "report", str(run.path)]),
         "files": _files(run.path),
     }
-
-
-def when(started_at: str) -> str:
-    """Return the start as `2026-01-31 14:05 UTC`."""
-    return datetime.fromisoformat(started_at).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def machine(environment: Environment) -> tuple[tuple[str, str], ...]:
@@ -115,7 +109,7 @@ def workload(run: StoredRun) -> tuple[tuple[str, str], ...]:
     sent = run.profile.workload
     limits = run.profile.slo
     slo = [
-        f"{name} ≤ {number(value)} s"
+        f"{name} ≤ {value:g} s"
         for name, value in (
             ("TTFT", limits.ttft_s),
             ("per token", limits.per_token_s),
@@ -130,7 +124,7 @@ def workload(run: StoredRun) -> tuple[tuple[str, str], ...]:
         ("Temperature", f"{sent.sampling.temperature:g}"),
         ("Prefix cache", sent.prefix_cache.value),
         ("Runs per cell", f"{sent.repeats}, arms interleaved by repeat"),
-        ("Window", f"at least {number(sent.window_s)} s and {count(sent.min_requests, 'request')}"),
+        ("Window", f"at least {sent.window_s:g} s and {count(sent.min_requests, 'request')}"),
         ("Warm-up", count(sent.warmup_requests, "request") + " per stream"),
         ("SLO", ", ".join(slo) or "none"),
         ("Seed", str(sent.seed)),
@@ -144,6 +138,12 @@ def invalid_reasons(summary: Summary) -> tuple[tuple[str, str], ...]:
         for cell in summary.cells.values()
         for bad in cell.invalid
     )
+
+
+def _bar_reach(summary: Summary) -> str:
+    """Return the change at the ends of the verdicts' bars; empty if there are none."""
+    compared = any(verdict.comparison is not None for verdict in summary.verdicts)
+    return f"{reach_of(summary.verdicts) * 100.0:.0f} %" if compared else ""
 
 
 def _legend_style(index: int) -> dict[str, str]:

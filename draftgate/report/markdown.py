@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from draftgate.report.details import failure_table
-from draftgate.report.format import count
+from draftgate.report.format import count, minute
 from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
-from draftgate.report.html import machine, when
+from draftgate.report.html import machine
 from draftgate.report.summary import Summary
 from draftgate.report.table import Entry, Table, streams
 from draftgate.report.tables import main_table, why_table
@@ -60,7 +60,7 @@ def _answer(summary: Summary) -> Iterable[str]:
     yield f"### {symbol}{label(summary.outcome)}: {escaped(run.profile.name)}"
     yield ""
     yield escaped(sentence(summary))
-    facts = (run.environment.engine, run.environment.hardware, when(run.started_at))
+    facts = (run.environment.engine, run.environment.hardware, minute(run.started_at))
     yield ""
     yield " · ".join(escaped(fact) for fact in facts)
     fastest = [
@@ -70,7 +70,7 @@ def _answer(summary: Summary) -> Iterable[str]:
     ]
     if fastest:
         yield ""
-        yield "Fastest at " + ", ".join(fastest) + "."
+        yield "Best speed-up over none at " + ", ".join(fastest) + "."
     if summary.gaps:
         yield ""
         yield from _gaps(summary.gaps)
@@ -118,7 +118,7 @@ def _verdicts(summary: Summary) -> Iterable[str]:
 
 def _block(block: VerdictBlock) -> Iterable[str]:
     yield ""
-    yield f"**{SYMBOLS[block.outcome]} {block.label}: {count(len(block.items), 'gate')}**"
+    yield f"**{SYMBOLS[block.outcome]} {block.label}: {count(block.gates, 'gate')}**"
     yield ""
     if block.reason:
         yield escaped(block.reason) + "  "

@@ -22,7 +22,7 @@ from matplotlib.ticker import NullLocator
 from draftgate.report.format import number
 
 WIDTH_IN, HEIGHT_IN = 4.6, 3.05
-"""331 by 220 points: fits a phone of 390 px unscaled, so its 9.5 pt type stays readable."""
+"""331 by 220 points: fits a phone of 390 px unscaled, so its type of 10 pt stays readable."""
 
 ROOM_FOR_LABEL = 3.0
 """The axis of concurrencies ends at this many times the last one: the label of
@@ -70,7 +70,6 @@ class Axis:
     y_label: str
     x_ticks: tuple[float, ...] = ()
     x_log: bool = False
-    y_from_zero: bool = False
     y_range: tuple[float, float] | None = None
 
 
@@ -93,7 +92,7 @@ def speed_up_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
             textcoords="offset points",
             ha="right",
             va="bottom",
-            fontsize=8.5,
+            fontsize=9.5,
             color=MUTED,
         )
 
@@ -143,7 +142,7 @@ def _bars(axes: Axes, line: Series) -> None:
         line.y,
         yerr=(below, above),
         fmt="none",
-        ecolor=SERIES[line.style % len(SERIES)],
+        color=SERIES[line.style % len(SERIES)],
         elinewidth=1.2,
         capsize=3.0,
     )
@@ -166,12 +165,12 @@ def _shared_style() -> AbstractContextManager[None]:
         {
             "svg.fonttype": "none",
             "svg.hashsalt": "draftgate",
-            "font.size": 9.5,
+            "font.size": 10.5,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.edgecolor": MUTED,
             "axes.labelcolor": MUTED,
-            "axes.labelsize": 9.5,
+            "axes.labelsize": 10.5,
             "axes.linewidth": 0.8,
             "axes.grid": True,
             "axes.axisbelow": True,
@@ -180,8 +179,8 @@ def _shared_style() -> AbstractContextManager[None]:
             "text.color": FOREGROUND,
             "xtick.color": MUTED,
             "ytick.color": MUTED,
-            "xtick.labelsize": 9.0,
-            "ytick.labelsize": 9.0,
+            "xtick.labelsize": 10.0,
+            "ytick.labelsize": 10.0,
             "lines.linewidth": 1.8,
             "lines.markersize": 5.0,
             "figure.facecolor": "none",
@@ -203,8 +202,6 @@ def _dress(axes: Axes, axis: Axis) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     if axis.y_range is not None:
         axes.set_ylim(*axis.y_range)
-    elif axis.y_from_zero:
-        axes.set_ylim(bottom=0.0)
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:

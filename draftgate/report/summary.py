@@ -6,7 +6,7 @@ terminal) is made from this one `Summary`.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from draftgate.metrics import compute_all, definition
@@ -82,6 +82,11 @@ class Cell:
     planned: int
     runs: tuple[MeasuredRun, ...]
     invalid: tuple[RunSamples, ...]
+
+    @property
+    def taken(self) -> int:
+        """Runs that were taken, usable or not."""
+        return len(self.runs) + len(self.invalid)
 
     def by_repeat(self, metric: str) -> dict[int, float]:
         """Return the metric of each usable run that has it, by repeat."""
@@ -181,7 +186,7 @@ def summarise(run: StoredRun) -> Summary:
         cells=cells,
         outcome=worst(run.verdicts) if run.verdicts else None,
         verdicts=tuple(sorted(run.verdicts, key=lambda v: READING_ORDER.index(v.outcome))),
-        gaps=tuple(_gaps(run, cells.values())),
+        gaps=tuple(_gaps(run, tuple(cells.values()))),
     )
 
 
@@ -203,30 +208,37 @@ def _cell(arm: str, concurrency: int, planned: int, runs: Iterable[MeasuredRun])
     )
 
 
-def _gaps(run: StoredRun, cells: Iterable[Cell]) -> Iterable[str]:
+def _gaps(run: StoredRun, cells: Sequence[Cell]) -> Iterator[str]:
     """Yield one sentence for each thing a reader would look for in vain."""
-    if not run.samples:
-        yield "Nothing was measured: the run holds no samples."
     if all(arm.name != NO_SPECULATION for arm in run.profile.arms):
         yield (
             f"The profile has no arm {NO_SPECULATION!r}: speed-up and changes against "
             "decoding without speculation can't be stated."
         )
+    if not run.samples:
+        yield "Nothing was measured: the run holds no samples."
+        return
+    if all(sample.invalid for sample in run.samples):
+        yield "No run can be used: every one was found invalid."
+    short = [cell for cell in cells if cell.taken < cell.planned]
+    for taken, planned in sorted({(cell.taken, cell.planned) for cell in short}):
+        where = _places(c for c in short if (c.taken, c.planned) == (taken, planned))
+        yield f"Not measured: {where}." if not taken else f"{taken} of {planned} runs: {where}."
     for cell in cells:
-        yield from _cell_gaps(cell)
+        if cell.invalid:
+            unusable = f"{len(cell.invalid)} of {count(cell.taken, 'run')}"
+            yield f"Invalid and in no number: {unusable} of {_places([cell])}."
+    silent = [cell for cell in cells if cell.runs and cell.spread(SPEED) is None]
+    if silent:
+        yield f"Without output tokens in the window: {_places(silent)}."
 
 
-def _cell_gaps(cell: Cell) -> Iterable[str]:
-    where = f"{cell.arm} at {count(cell.concurrency, 'stream')}"
-    taken = len(cell.runs) + len(cell.invalid)
-    if taken < cell.planned:
-        yield f"{where}: {taken} of {cell.planned} runs were taken."
-    if cell.invalid:
-        yield f"{where}: {len(cell.invalid)} of {taken} runs can't be used and enter no number."
-    if cell.runs and not any(measured.run.records for measured in cell.runs):
-        yield f"{where}: no request was sent."
-    elif cell.runs and cell.spread(SPEED) is None:
-        yield f"{where}: no output tokens/s could be computed."
+def _places(cells: Iterable[Cell]) -> str:
+    """Return `none, ngram at 1 stream; none at 8 streams`."""
+    arms: dict[int, list[str]] = {}
+    for cell in cells:
+        arms.setdefault(cell.concurrency, []).append(cell.arm)
+    return "; ".join(f"{', '.join(names)} at {count(c, 'stream')}" for c, names in arms.items())
 
 
 def scale_of(summary: Summary, metric: str) -> Scale:

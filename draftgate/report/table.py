@@ -28,7 +28,9 @@ class Entry:
     Attributes:
         text: What is read first.
         detail: Smaller second line.
-        tone: `good`, `bad`, `quiet` or empty.
+        tone: `good`, `bad`, `quiet` or empty; colours the second line, or the
+            text where there is none.
+        strong: Whether it colours both.
         outcome: Drawn as a badge in place of the text.
         judged: Whether this is a badge at all.
     """
@@ -36,8 +38,14 @@ class Entry:
     text: str
     detail: str = ""
     tone: str = ""
+    strong: bool = False
     outcome: Outcome | None = None
     judged: bool = False
+
+    @property
+    def text_tone(self) -> str:
+        """Tone of the main text."""
+        return self.tone if self.strong or not self.detail else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,17 +64,18 @@ def _throughput(cell: Cell) -> Entry:
     if spread is None:
         return Entry(MISSING)
     if spread.deviation is None:
-        return Entry(number(spread.mean), "one run", "quiet")
+        return Entry(number(spread.mean), "one run")
     return Entry(number(spread.mean), deviation(spread.mean, spread.deviation))
 
 
 def _speed_up(summary: Summary, arm: str, concurrency: int) -> Entry:
     ratio = summary.ratio(arm, concurrency, SPEED)
     if arm == NO_SPECULATION and summary.cell(arm, concurrency).runs:
-        return Entry(times(1.0), "reference", "quiet")
+        return Entry(times(1.0), "reference", "quiet", strong=True)
     if ratio is None:
         return Entry(MISSING)
-    return Entry(times(ratio.estimate), interval(ratio), tone(ratio, higher_is_better=True))
+    colour = tone(ratio, higher_is_better=True)
+    return Entry(times(ratio.estimate), interval(ratio), colour, strong=True)
 
 
 def _tail(summary: Summary, cell: Cell, metric: str, scale: Scale) -> Entry:
@@ -101,10 +102,10 @@ def _acceptance(cell: Cell) -> Entry:
 def _badge(summary: Summary, arm: str, concurrency: int) -> Entry:
     verdicts = summary.verdicts_of(arm, concurrency)
     if not verdicts:
-        return Entry("Not judged", judged=True)
+        return Entry("not judged", tone="quiet")
     outcome = worst(verdicts)
     hits = [v for v in verdicts if v.outcome is outcome]
-    return Entry("", f"{len(hits)} of {count(len(verdicts), 'gate')}", "", outcome, judged=True)
+    return Entry("", f"{len(hits)} of {count(len(verdicts), 'gate')}", outcome=outcome, judged=True)
 
 
 def why_table(summary: Summary) -> Table | None:
@@ -154,4 +155,5 @@ def _why_row(summary: Summary, arm: str, concurrency: int) -> tuple[Entry, ...]:
 def _factor(ratio: Ratio | None) -> Entry:
     if ratio is None:
         return Entry(MISSING)
-    return Entry(times(ratio.estimate), interval(ratio), tone(ratio, higher_is_better=True))
+    colour = tone(ratio, higher_is_better=True)
+    return Entry(times(ratio.estimate), interval(ratio), colour, strong=True)

@@ -45,7 +45,7 @@ def _print_answer(summary: Summary, console: Console) -> None:
     console.print()
     for best in best_arms(summary):
         if best.arm:
-            line = f"Fastest at {streams(best.concurrency)}: {best.words} ({best.detail})"
+            line = f"Best at {streams(best.concurrency)}: {best.words} ({best.detail})"
             console.print(Text(line))
     console.print(_badge(summary.outcome), Text(sentence(summary)))
 
@@ -67,7 +67,7 @@ def _print_table(data: Table, console: Console) -> None:
 def _cell(entry: Entry) -> Text:
     if entry.judged:
         return _badge(entry.outcome)
-    text = Text(entry.text, style=TONES[entry.tone])
+    text = Text(entry.text, style=TONES[entry.text_tone])
     if entry.detail:
         text.append(f"\n{entry.detail}", style=TONES[entry.tone] or "dim")
     return text

@@ -5,7 +5,7 @@ of a bar's width; decides nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftgate.metrics import Direction, definition
 from draftgate.report.format import Scale, change, percent, scale_for
@@ -66,13 +66,16 @@ class VerdictBlock:
         label: It in words.
         reason: Shared reason; empty if they differ.
         next_step: Shared next step; empty if they differ.
-        items: The verdicts, shared texts removed.
+        gates: Number of verdicts.
+        items: The verdicts, shared texts removed; those of one cell that were
+            never compared, for one reason, as one.
     """
 
     outcome: Outcome
     label: str
     reason: str
     next_step: str
+    gates: int
     items: tuple[VerdictView, ...]
 
 
@@ -89,8 +92,22 @@ def blocks(verdicts: Sequence[Verdict]) -> tuple[VerdictBlock, ...]:
 def _block(outcome: Outcome, verdicts: Sequence[Verdict], reach: float) -> VerdictBlock:
     reason = _shared([v.reason for v in verdicts])
     next_step = _shared([v.next_step for v in verdicts])
-    items = tuple(view(v, reach, hide=(reason, next_step)) for v in verdicts)
-    return VerdictBlock(outcome, LABELS[outcome], reason, next_step, items)
+    items = _merged([view(v, reach, hide=(reason, next_step)) for v in verdicts])
+    return VerdictBlock(outcome, LABELS[outcome], reason, next_step, len(verdicts), items)
+
+
+def _merged(items: Sequence[VerdictView]) -> tuple[VerdictView, ...]:
+    """Return the items, uncompared ones of one cell and reason put together."""
+    found: dict[object, VerdictView] = {}
+    for number, item in enumerate(items):
+        alike = (item.arm, item.streams, item.reason, item.next_step)
+        key: object = number if item.change else alike
+        if key in found:
+            metrics = f"{found[key].metric}; {item.metric}"
+            found[key] = replace(found[key], metric=metrics, values="")
+        else:
+            found[key] = item
+    return tuple(found.values())
 
 
 def _shared(texts: Sequence[str]) -> str:
