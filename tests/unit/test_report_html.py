@@ -1,0 +1,210 @@
+"""The HTML page: complete, escaped, self-contained, and there in every situation."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from draftgate.errors import MeasurementError
+from draftgate.report import write_report
+from draftgate.report.html import render_html
+from draftgate.report.summary import summarise
+from tests.support import report_runs
+from tests.support.report_runs import SITUATIONS, complete, stored_run
+from tests.support.samples import make_environment, make_profile, make_verdicts
+
+SECTIONS = ("speed", "why", "verdicts", "plots", "metrics", "setup", "health", "definitions")
+
+VOID = {"meta", "link", "br", "line", "circle", "rect", "path", "use"}
+
+
+class _Nesting(HTMLParser):
+    """Collects ids and tags that were opened and closed out of order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag  # opens nothing
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def _parsed(page: str) -> _Nesting:
+    parser = _Nesting()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+@pytest.fixture(name="page", scope="module")
+def _page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the page of a complete run."""
+    return render_html(summarise(complete(tmp_path_factory.mktemp("run"))))
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_every_situation_gives_a_whole_page(tmp_path: Path, situation: str) -> None:
+    """Whatever is missing, tags nest, ids are unique, and all sections are there in order."""
+    parsed = _parsed(render_html(summarise(SITUATIONS[situation](tmp_path))))
+
+    assert parsed.wrong == []
+    assert parsed.open == []
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert [name for name in parsed.ids if name in SECTIONS] == list(SECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [
+        ("without_reference", "No usable run of an arm without speculation"),
+        ("without_reference", "No arm could be compared with none."),
+        ("one_repeat", "one run"),
+        ("all_invalid", "event-loop lag of 80 ms"),
+        ("all_invalid", "No run can be used"),
+        ("no_baseline", "there is nothing stored to compare with yet"),
+        ("without_counters", "No arm reported speculation counters."),
+        ("without_requests", "Without output tokens in the window: ngram at 1 stream."),
+        ("aborted", "Not measured: ngram, draft_model at 8 streams."),
+        ("aborted", "early end"),
+        ("aborted", "2 of 48 requests failed"),
+        ("nothing", "Nothing was measured, so nothing was judged."),
+        ("nothing", "No run was taken."),
+    ],
+)
+def test_page_says_what_is_missing(tmp_path: Path, situation: str, words: str) -> None:
+    """A page without something says that it is missing, in words."""
+    text = " ".join(_parsed(render_html(summarise(SITUATIONS[situation](tmp_path)))).text)
+
+    assert words in text
+
+
+def test_page_asks_the_network_for_nothing(page: str) -> None:
+    """There is no address, import or script anywhere in the page."""
+    assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|<script|\bsrc=", page)
+    links = re.findall(r'\bhref="([^"]+)"', page)
+    assert links
+    assert all(link.startswith("#") or link == "data:," for link in links)
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_every_inner_link_has_a_target(page: str) -> None:
+    """Links and drawings refer only to ids that exist."""
+    ids = set(_parsed(page).ids)
+
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= ids
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= ids
+
+
+def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
+    """Markup in names, reasons, commands and environment arrives as text."""
+    nasty = "<img src=x onerror=alert(1)>&\"'"
+    profile = make_profile(name=nasty, concurrencies=(1,), repeats=2)
+    profile = replace(profile, description=nasty, text=nasty)
+    verdicts = [
+        replace(v, reason=nasty, next_step=nasty, cause=nasty, arm=nasty) for v in make_verdicts()
+    ]
+    run = replace(
+        stored_run(tmp_path, profile, verdicts=verdicts, baseline=nasty),
+        id=nasty,
+        argv=(nasty,),
+        environment=make_environment(host=nasty, cpu_model=nasty, engine=nasty),
+        commands={nasty: nasty},
+    )
+    run = replace(
+        run, samples=tuple(replace(s, arm=nasty, invalid=(nasty,)) for s in run.samples[:1])
+    )
+
+    page = render_html(summarise(run))
+
+    assert "<img" not in page
+    assert "onerror=alert(1)&gt;" in page
+
+
+def test_verdict_is_told_without_colour(page: str) -> None:
+    """Every badge holds its outcome as text."""
+    badges = re.findall(r'<span class="badge (\w+)[^"]*">.*?</span> ([^<]+)</span>', page)
+
+    labels = dict(badges)
+    assert labels["regression"] == "Regression"
+    assert labels["no_baseline"] == "No baseline"
+    assert len(labels) == 6
+
+
+def test_plots_have_words_and_numbers(page: str) -> None:
+    """Each drawing has a label, each figure a table."""
+    figures = re.findall(r"<figure.*?</figure>", page, flags=re.DOTALL)
+
+    assert len(figures) == 6
+    for figure in figures:
+        title = re.findall(r"<h3>(.*?)</h3>", figure)[0]
+        labels = re.findall(r'role="img" aria-label="([^"]+)"', figure)
+        assert len(labels) == figure.count('class="panel card"') >= 1
+        assert all(label.startswith(f"{title}. ") and "draft_model: " in label for label in labels)
+        assert "<table" in figure
+
+
+def test_page_holds_what_reproduces_it(page: str) -> None:
+    """Command line, start commands, profile and files are on the page."""
+    for words in (
+        "draftgate measure --profile &#39;a b&#39;",
+        "serve --arm draft_model",
+        "draftgate report ",
+        "Example CPU @ 2.0GHz",
+        "baselines/example.json",
+        "report.md",
+        "first chunk - sent",
+    ):
+        assert words in page
+
+
+def test_write_report_leaves_both_files(tmp_path: Path) -> None:
+    """The page and the Markdown are in the run's folder, and nothing else is."""
+    (tmp_path / "run.json").write_text("{}")
+
+    page = write_report(complete(tmp_path))
+
+    assert page == tmp_path / "report.html"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "report.html",
+        "report.md",
+        "run.json",
+    ]
+    assert "run.json" in page.read_text(encoding="utf-8")
+
+
+def test_report_can_be_written_again(tmp_path: Path) -> None:
+    """A second report from the same run is the same page."""
+    run = report_runs.one_repeat(tmp_path)
+
+    first = write_report(run).read_bytes()
+
+    assert write_report(run).read_bytes() == first
+
+
+def test_unwritable_folder_is_one_clear_error(tmp_path: Path) -> None:
+    """A report that can't be written says which and what to do."""
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+
+    with pytest.raises(MeasurementError, match=r"report .*file/report\.html: cannot be written"):
+        write_report(report_runs.nothing(blocked))
