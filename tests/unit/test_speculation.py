@@ -107,7 +107,9 @@ def _vllm_speculative_source() -> str:
 
 def test_engine_that_cannot_run_a_method_is_refused() -> None:
     """An unsupported pair lists the engines that can run the method."""
-    with pytest.raises(SpecError, match=r"'peagle' does not run on engine 'sglang'.*on: fake, vllm"):
+    with pytest.raises(
+        SpecError, match=r"'peagle' does not run on engine 'sglang'.*on: fake, vllm"
+    ):
         _render(_config("peagle", model="head"), engine="sglang")
 
 
