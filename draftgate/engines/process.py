@@ -5,12 +5,16 @@ so that Ctrl-C reaches draftgate alone and a stop reaches every descendant; it
 is told by the kernel when draftgate dies without stopping it.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from draftgate.clock import Clock
 from draftgate.errors import EngineError
@@ -30,20 +34,31 @@ class ChildProcess:
         env: Variables on top of this process's own.
         log_path: File that receives both output streams.
         clock: Used for the grace period only.
+        term_grace_s: Time it gets to end by itself when stopped; what is left
+            then is killed.
 
     Raises:
         EngineError: If it cannot be started.
     """
 
     def __init__(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str], log_path: Path, clock: Clock
+        self,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log_path: Path,
+        clock: Clock,
+        *,
+        term_grace_s: float = TERM_GRACE_S,
     ) -> None:
         self.name = name
         self.log_path = log_path
         self._clock = clock
-        log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._pause = threading.Event()
+        self._term_grace_s = term_grace_s
         guarded = [sys.executable, "-I", str(_GUARD), str(os.getpid()), *argv]
         try:
+            log_path.parent.mkdir(parents=True, exist_ok=True)
             with log_path.open("ab") as log:
                 self._popen = subprocess.Popen(
                     guarded,
@@ -55,7 +70,7 @@ class ChildProcess:
                 )
         except OSError as error:
             raise EngineError(
-                f"{name}: cannot start {argv[0]!r}: {error}. Check the interpreter and the disk."
+                f"{name}: cannot start {argv[0]!r}: {error}. Check the folder and the disk."
             ) from error
 
     @property
@@ -83,8 +98,8 @@ class ChildProcess:
         code = self.exit_code()
         if code is not None:
             raise EngineError(
-                f"{self.name}: the server process ended with exit code {code}. Last lines of "
-                f"{self.log_path}:\n{self.log_tail()}"
+                f"{self.name}: the server process ended with exit code {code}.\n"
+                f"Last lines of {self.log_path}:\n{self.log_tail()}"
             )
 
     def wait(self, seconds: float) -> int | None:
@@ -95,19 +110,52 @@ class ChildProcess:
             return None
 
     def stop(self) -> None:
-        """End it and all its descendants; returns when the whole group is gone."""
+        """End it and all its descendants; returns when all are gone. Safe to call twice.
+
+        It is asked to end (SIGTERM) and given its grace; whatever is left of
+        its group or of the descendants it had is killed.
+
+        Raises:
+            EngineError: If one cannot be killed; the message names it.
+        """
+        family = self._family()
         if self.exit_code() is None:
             self._popen.send_signal(signal.SIGTERM)
-            self.wait(TERM_GRACE_S)
-        deadline_ns = self._clock.now_ns() + int(TERM_GRACE_S * 1e9)
-        while self._signal_group(signal.SIGKILL) and self._clock.now_ns() < deadline_ns:
-            self.wait(0.05)
+            self.wait(self._term_grace_s)
+        deadline_ns = self._clock.now_ns() + int(self._term_grace_s * 1e9)
+        while left := {p for p in family | self._family() if _lives(p)}:
+            if self._clock.now_ns() > deadline_ns:
+                pids = ", ".join(str(process.pid) for process in left)
+                raise EngineError(f"{self.name}: process {pids} cannot be killed; end it by hand.")
+            for process in left:
+                _kill(process)
+            self._pause.wait(0.02)
         self._popen.wait()
 
-    def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group; return whether anyone was left to get it."""
+    def _family(self) -> set[psutil.Process]:
+        """Return the members of its group and its descendants, which may have left the group."""
+        group = {process for process in psutil.process_iter() if _group(process) == self.pid}
         try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
+            return group | set(psutil.Process(self.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            return group
+
+
+def _group(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return None  # it ended between listing and asking
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Return whether it still runs; a zombie has ended and only waits to be read."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _kill(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
+        process.kill()
