@@ -11,6 +11,7 @@ from types import TracebackType
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.engines.running import Progress, RunningEngine, launch
+from draftgate.errors import DraftgateError, EngineError
 from draftgate.specs import Arm
 
 MAX_ALIVE = 5
@@ -48,18 +49,44 @@ class EnginePool(AbstractContextManager["EnginePool"]):
 
         Raises:
             EngineError: If one cannot be started, died since, or more are
-                asked for than may live at once.
+                asked for than may live at once. Servers that were started in
+                this call are stopped again; those from before live on.
         """
-        missing = [arm for arm in arms if arm not in self._engines]
-        self._make_room(keep=arms, new=len(missing))
-        for arm in missing:
-            self._start(arm)
-        for arm in missing:
-            self._wait(arm)
+        missing = self._missing(arms)
+        try:
+            for arm in missing:
+                self._start(arm)
+            for arm in missing:
+                self._wait(arm)
+        except BaseException:
+            for arm in missing:
+                self.discard(arm)
+            raise
         for arm in arms:
             self._engines[arm] = self._engines.pop(arm)
             self._engines[arm].check_alive()
         return tuple(self._engines[arm] for arm in arms)
+
+    def start_all(self, arms: Sequence[Arm]) -> dict[Arm, DraftgateError]:
+        """Start all of these together and return why some failed; the others are ready.
+
+        Raises:
+            EngineError: If more are asked for than may live at once.
+        """
+        failures: dict[Arm, DraftgateError] = {}
+        missing = self._missing(arms)
+        ready: list[Arm] = []
+        try:
+            for step in (self._start, self._wait):
+                for arm in missing:
+                    if arm not in failures:
+                        self._try(step, arm, failures)
+            ready = [arm for arm in missing if arm not in failures]
+        finally:
+            for arm in missing:
+                if arm not in ready:
+                    self.discard(arm)
+        return failures
 
     def discard(self, arm: Arm) -> None:
         """Stop the arm's server if it has one."""
@@ -98,13 +125,28 @@ class EnginePool(AbstractContextManager["EnginePool"]):
             self._progress(f"{arm.name}: {engine.command.render()}")
 
     def _wait(self, arm: Arm) -> None:
+        self._engines[arm].wait_ready(self._progress)
+
+    def _try(
+        self, step: Callable[[Arm], None], arm: Arm, failures: dict[Arm, DraftgateError]
+    ) -> None:
         try:
-            self._engines[arm].wait_ready(self._progress)
-        except BaseException:
-            self.discard(arm)
-            raise
+            step(arm)
+        except DraftgateError as error:
+            failures[arm] = error
+
+    def _missing(self, arms: Sequence[Arm]) -> list[Arm]:
+        """Return those that have no server yet, after making room for them."""
+        missing = [arm for arm in dict.fromkeys(arms) if arm not in self._engines]
+        self._make_room(keep=tuple(dict.fromkeys(arms)), new=len(missing))
+        return missing
 
     def _make_room(self, keep: Sequence[Arm], new: int) -> None:
+        if len(keep) > self._max_alive:
+            raise EngineError(
+                f"{len(keep)} servers are asked for at once, at most {self._max_alive} may live "
+                "(memory). Use fewer arms, or engine.keep_alive = false to start one at a time."
+            )
         idle = [arm for arm in self._engines if arm not in keep]
         while idle and len(self._engines) + new > self._max_alive:
             arm = idle.pop(0)

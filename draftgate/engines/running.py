@@ -4,6 +4,7 @@ Turns an `Arm` into a `RunningEngine` for any registered engine. Several can be
 started at once: `launch` returns immediately and `wait_ready` blocks.
 """
 
+import http.client
 import json
 import os
 import socket
@@ -104,8 +105,9 @@ class RunningEngine:
 
     def version(self) -> str:
         """Return the engine's name and version, as it reports itself."""
-        answer = json.loads(self.get("/version"))
-        return f"{self.spec.engine} {answer.get('version', 'unknown')}"
+        answer = self._json(self.get("/version"), "/version")
+        version = answer.get("version", "unknown") if isinstance(answer, dict) else "unknown"
+        return f"{self.spec.engine} {version}"
 
     def scrape(self) -> str | None:
         """Return the raw metrics page; None where the engine has none."""
@@ -138,7 +140,16 @@ class RunningEngine:
         request = self._request(path)
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
-        return json.loads(_fetch(request, self.arm.name, self.child, timeout_s))
+        return self._json(_fetch(request, self.arm.name, self.child, timeout_s), path)
+
+    def _json(self, text: str, path: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise EngineError(
+                f"{self.arm.name}: {self.base_url}{path} answered no JSON ({error}); it begins "
+                f"{text[:80]!r}. Check that the address is an engine's."
+            ) from error
 
     def _request(self, path: str) -> urllib.request.Request:
         request = urllib.request.Request(self.base_url + path)  # noqa: S310 - checked on entry
@@ -161,8 +172,8 @@ class RunningEngine:
             return
         raise EngineError(
             f"{self.arm.name}: not ready after {elapsed_s:.0f} s (engine.startup_timeout_s = "
-            f"{self.spec.startup_timeout_s:g}). Raise it if the machine is slow. Last lines of "
-            f"{self.child.log_path}:\n{self.child.log_tail()}"
+            f"{self.spec.startup_timeout_s:g}). Raise it if the machine is slow.\n"
+            f"Last lines of {self.child.log_path}:\n{self.child.log_tail()}"
         )
 
     def _check_log(self) -> None:
@@ -175,7 +186,7 @@ class RunningEngine:
 
     def _model_name(self) -> str:
         launch = self.spec.launch
-        served = [str(model["id"]) for model in json.loads(self.get("/v1/models"))["data"]]
+        served = self._served()
         wanted = launch.model if isinstance(launch, UrlLaunch) else self._adapter.served_model
         if wanted is None and served:
             return served[0]
@@ -185,6 +196,16 @@ class RunningEngine:
                 f"{', '.join(served) or 'none'}. Set the name in the profile."
             )
         return wanted
+
+    def _served(self) -> list[str]:
+        answer = self._json(self.get("/v1/models"), "/v1/models")
+        try:
+            return [str(model["id"]) for model in answer["data"]]
+        except (KeyError, TypeError) as error:
+            raise EngineError(
+                f"{self.arm.name}: {self.base_url}/v1/models lists no models, got "
+                f"{str(answer)[:80]!r}. Check that the address is an engine's."
+            ) from error
 
 
 def launch(
@@ -241,12 +262,18 @@ def _fetch(
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - http(s)
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
-        detail = error.read().decode(errors="replace")[:300]
+        detail = _without_key(request, error.read().decode(errors="replace"))[:300]
         raise EngineError(f"{name}: {request.full_url} answered {error.code}: {detail}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         if child is not None:
             child.raise_if_dead()
         raise EngineError(
             f"{name}: no answer from {request.full_url}: {error}. Is the server up and the "
             "address right?"
         ) from error
+
+
+def _without_key(request: urllib.request.Request, text: str) -> str:
+    """Return `text` with the request's API key struck out; servers like to repeat it."""
+    scheme, _, key = (request.get_header("Authorization") or "").partition(" ")
+    return text.replace(key, "***") if scheme and key else text
