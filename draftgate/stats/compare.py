@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 FloatArray = NDArray[np.float64]
 
@@ -119,6 +118,8 @@ def _welch(
     log_base: FloatArray, log_candidate: FloatArray, change: float, confidence: float
 ) -> tuple[float, float]:
     """Return half the interval's width on the log scale and the two-sided p-value."""
+    from scipy import stats  # noqa: PLC0415 - its import takes a second, in every pytest session
+
     parts = np.array([_mean_variance(log_base), _mean_variance(log_candidate)])
     total = float(parts.sum())
     if total == 0.0:
