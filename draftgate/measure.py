@@ -86,7 +86,8 @@ def measure_run(
         resources=resources,
         client=loaded.client,
     )
-    reasons = (*loaded.notes, *problems, *_unusable(loaded, workload), *_dead(engine))
+    # A dead server explains every other trouble of its run.
+    reasons = _dead(engine) or (*loaded.notes, *problems, *_unusable(loaded, workload))
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
 
 
@@ -214,5 +215,5 @@ def _dead(engine: RunningEngine) -> tuple[str, ...]:
     code = engine.child.exit_code() if engine.child else None
     if engine.child is None or code is None:
         return ()
-    told = f"the server process ended with exit code {code} during the run. Last lines of its log:"
-    return (f"{told}\n{engine.child.log_tail()}",)
+    told = f"{engine.arm.name}: the server process ended with exit code {code} during the run."
+    return (f"{told}\nLast lines of {engine.child.log_path}:\n{engine.child.log_tail()}",)

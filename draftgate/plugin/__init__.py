@@ -6,6 +6,7 @@ how pytest is wired; what happens in a session stands in `session`.
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,6 @@ from draftgate.plugin.fixtures import (
     speculative_arm,
 )
 from draftgate.plugin.session import SESSION, GateSession, Options, short_overrides
-from draftgate.report import print_report, write_report
 from draftgate.runstore import load_run
 from draftgate.specfile import DEFAULT_PROFILE, load_profile
 
@@ -134,8 +134,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     try:
         gate.finish()
         if gate.run_path is not None:
-            write_report(load_run(gate.run_path))
-    except DraftgateError as error:
+            from draftgate.report import write_report  # noqa: PLC0415 - slow, and most sessions need none
+
+            gate.stored = load_run(gate.run_path)
+            write_report(gate.stored)
+    except (DraftgateError, OSError) as error:
         gate.report_error = str(error)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
     return (yield)
@@ -147,11 +150,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if gate.report_error:
         terminalreporter.section("draftgate: the report could not be written", red=True)
         terminalreporter.write_line(gate.report_error)
-    elif gate.run_path is not None:
+    if gate.stored is not None:
+        from draftgate.report import print_report  # noqa: PLC0415 - as above
+
         terminalreporter.section("draftgate")
         console = Console(file=terminalreporter._tw._file, soft_wrap=False)  # noqa: SLF001 - no public way to pytest's own output
-        print_report(load_run(gate.run_path), console)
-        terminalreporter.write_line(f"report: {gate.run_path / 'report.html'}")
+        print_report(gate.stored, console)
+    if gate.stored is not None and not gate.report_error:
+        terminalreporter.write_line(f"report: {gate.stored.path / 'report.html'}")
 
 
 def _below(config: pytest.Config, folder: str) -> Path:
@@ -166,8 +172,14 @@ class _say:  # noqa: N801 - used as a function
         self._config = config
 
     def __call__(self, line: str) -> None:
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
+        plugins = self._config.pluginmanager
+        reporter, capture = (
+            plugins.get_plugin("terminalreporter"),
+            plugins.get_plugin("capturemanager"),
+        )
+        if reporter is None:
+            return
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
             reporter.ensure_newline()
             reporter.write_line(f"  [draftgate] {line}")
-            reporter._tw.flush()  # noqa: SLF001 - progress must be seen at once
+            reporter.flush()

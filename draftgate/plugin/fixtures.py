@@ -5,23 +5,21 @@
 servers of their own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from draftgate.engines.pool import EnginePool
 from draftgate.errors import DraftgateError
-from draftgate.plugin.session import SESSION, GateSession, PlannedRun
+from draftgate.plugin.session import SESSION, FailedEarlierError, GateSession, PlannedRun
 from draftgate.records import RunSamples
 from draftgate.specs import Profile
 
 
 @pytest.fixture(scope="session")
-def draftgate_session(pytestconfig: pytest.Config) -> Iterator[GateSession]:
-    """The session's state; its servers are stopped when the session ends."""
-    session = pytestconfig.stash[SESSION]
-    yield session
-    session.finish()
+def draftgate_session(pytestconfig: pytest.Config) -> GateSession:
+    """The session's state; the plugin stops its servers when the session ends."""
+    return pytestconfig.stash[SESSION]
 
 
 @pytest.fixture(scope="session")
@@ -59,13 +57,21 @@ def speculative_arm(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def measure(draftgate_session: GateSession) -> Callable[[PlannedRun], RunSamples]:
-    """A function that takes one planned run; trouble fails the test in one message."""
+    """A function that takes one planned run; trouble fails the test in one message.
+
+    What the same trouble would fail afterwards is skipped with a short reason.
+    """
 
     def take(planned: PlannedRun) -> RunSamples:
         try:
-            draftgate_session.engine(planned.arm)
             return draftgate_session.measure(planned)
+        except FailedEarlierError as error:
+            skipped, told = True, str(error)
         except DraftgateError as error:
-            pytest.fail(str(error), pytrace=False)
+            skipped, told = False, str(error)
+        # Outside of the handler, so that pytest shows the message alone.
+        if skipped:
+            pytest.skip(told)
+        pytest.fail(told, pytrace=False)
 
     return take

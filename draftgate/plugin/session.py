@@ -5,7 +5,8 @@ starts no server and leaves no folder. Knows of pytest only its stash key.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +18,11 @@ from draftgate.datasets import Prompt, load_prompts
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
-from draftgate.errors import BaselineError, EngineError
+from draftgate.errors import BaselineError, DraftgateError, EngineError
 from draftgate.measure import Cell, measure_run, prime
 from draftgate.metrics import compute_all
 from draftgate.records import Environment, RunSamples
-from draftgate.runstore import RunDirectory
+from draftgate.runstore import RunDirectory, StoredRun
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict, judge_cell
 
@@ -68,6 +69,10 @@ class PlannedRun:
     repeat: int
 
 
+class FailedEarlierError(EngineError):
+    """What is asked for failed before in this session and was told in full then."""
+
+
 class GateSession:
     """State shared by all tests of a session.
 
@@ -76,6 +81,7 @@ class GateSession:
         say: Prints a line of progress.
         run_path: Folder of this session's runs; None while nothing was measured.
         report_error: Why the report could not be written, if so.
+        stored: This session's run folder, read back when it ends.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class GateSession:
         self.say = say
         self.run_path: Path | None = None
         self.report_error: str | None = None
+        self.stored: StoredRun | None = None
         self._clock = clock
         self._directory: RunDirectory | None = None
         self._pool: EnginePool | None = None
@@ -98,6 +105,8 @@ class GateSession:
         self._runs: list[RunSamples] = []
         self._verdicts: list[Verdict] = []
         self._broken: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._stopped: str | None = None
         self._baseline: Baseline | None = None
         self._described = False
 
@@ -163,30 +172,33 @@ class GateSession:
         """Return the arm's live server; with `keep_alive` all arms' are started.
 
         Raises:
-            EngineError: If a server cannot be started or died earlier; the
-                second time it is said in one line.
+            EngineError: If its server cannot be started or died.
+            FailedEarlierError: The same, the second time, in one line.
+            BaselineError: If there is a baseline that cannot be read.
         """
-        self._raise_if_broken(arm_name)
-        wanted = self.profile.arm(arm_name)
-        arms = self.profile.arms if self.profile.keep_alive else (wanted,)
-        arms = tuple(arm for arm in arms if arm.name not in self._broken)
-        try:
-            engines = self.pool.require(arms)
-        except EngineError as error:
-            self._broken.update({arm.name: str(error) for arm in arms})
-            raise
-        engine = engines[arms.index(wanted)]
-        self._describe(engine)
-        return engine
+        with self._remembering(arm_name):
+            self._raise_if_broken(arm_name)
+            wanted = self.profile.arm(arm_name)
+            arms = self.profile.arms if self.profile.keep_alive else (wanted,)
+            arms = tuple(arm for arm in arms if arm.name not in self._broken)
+            for arm, error in self.pool.start_all(arms).items():
+                self._broken[arm.name] = str(error)
+            self._raise_if_broken(arm_name)
+            (engine,) = self.pool.require((wanted,))
+            self._describe(engine)
+            return engine
 
     def measure(self, planned: PlannedRun) -> RunSamples:
         """Take one run, store it and return it.
 
         Raises:
-            EngineError: As for `engine`.
-            MeasurementError: If it cannot be stored.
+            DraftgateError: As for `engine`, or because it cannot be stored.
         """
         engine = self.engine(planned.arm)
+        with self._remembering(planned.arm):
+            return self._take(engine, planned)
+
+    def _take(self, engine: RunningEngine, planned: PlannedRun) -> RunSamples:
         prime(engine, self.profile.workload, self.prompts)
         label = f"{planned.arm} x{planned.concurrency}, run {planned.repeat + 1}"
         label = f"{label} of {self.profile.workload.repeats}"
@@ -202,7 +214,8 @@ class GateSession:
         self._runs.append(run)
         self.say(f"{label}: {self._result_line(run)}")
         if engine.child is not None and engine.child.exit_code() is not None:
-            self._broken[planned.arm] = run.invalid[-1]
+            self._broken[planned.arm] = run.invalid[0]
+            self._told.add(planned.arm)
         return run
 
     @property
@@ -223,7 +236,7 @@ class GateSession:
             base=self._base(arm, concurrency),
             candidate=usable,
             gates=self.profile.gates,
-            invalid=[reason for run in runs for reason in run.invalid],
+            invalid=_first_lines(reason for run in runs for reason in run.invalid),
         )
         self._verdicts += verdicts
         return verdicts
@@ -238,11 +251,13 @@ class GateSession:
         Raises:
             MeasurementError: If they cannot be stored.
         """
-        if self._pool is not None:
-            self._pool.stop_all()
-        if self._directory is not None and self._verdicts:
-            path = str(self._baseline.path) if self._baseline else None
-            self._directory.write_verdicts(self._verdicts, path)
+        try:
+            if self._pool is not None:
+                self._pool.stop_all()
+        finally:
+            if self._directory is not None and self._verdicts:
+                path = str(self._baseline.path) if self._baseline else None
+                self._directory.write_verdicts(self._verdicts, path)
 
     def _base(self, arm: str, concurrency: int) -> Sequence[Mapping[str, float]]:
         return self._baseline.cell(arm, concurrency) if self._baseline else ()
@@ -288,7 +303,7 @@ class GateSession:
 
     def _result_line(self, run: RunSamples) -> str:
         if run.invalid:
-            return f"INVALID, {run.invalid[0]}"
+            return f"INVALID, {run.invalid[0].splitlines()[0]}"
         values = compute_all(run, self.profile.slo)
         line = f"{values['output_tokens_per_s']:.1f} tokens/s"
         if "mean_acceptance_length" in values:
@@ -296,6 +311,35 @@ class GateSession:
         return line
 
     def _raise_if_broken(self, arm_name: str) -> None:
-        if arm_name in self._broken:
+        if self._stopped is not None:
+            first = self._stopped.splitlines()[0]
+            raise FailedEarlierError(f"nothing is measured any more, after: {first}")
+        if arm_name in self._told:
             first = self._broken[arm_name].splitlines()[0]
-            raise EngineError(f"{arm_name}: its server failed earlier in this session ({first})")
+            raise FailedEarlierError(f"{arm_name} is not measured any more, after: {first}")
+        if arm_name in self._broken:
+            raise EngineError(self._broken[arm_name])
+
+    @contextmanager
+    def _remembering(self, arm_name: str) -> Iterator[None]:
+        """Keep an error, so that it is told in full once and in one line from then on.
+
+        A server's fault ends its arm; any other (profile, disk, damaged
+        baseline) would meet all arms and ends all measuring.
+        """
+        try:
+            yield
+        except FailedEarlierError:
+            raise
+        except EngineError as error:
+            self._broken[arm_name] = str(error)
+            self._told.add(arm_name)
+            raise
+        except DraftgateError as error:
+            self._stopped = str(error)
+            raise
+
+
+def _first_lines(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Return the first line of each different reason."""
+    return tuple(dict.fromkeys(reason.splitlines()[0] for reason in reasons))

@@ -1,6 +1,6 @@
 """The main job: every arm of the profile at every concurrency, measured, then judged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -8,7 +8,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from draftgate.metrics import compute_all
 from draftgate.plugin.session import GateSession, PlannedRun
 from draftgate.records import RunSamples
-from draftgate.verdict import Outcome, worst
+from draftgate.verdict import Outcome, Verdict, worst
 
 pytestmark = pytest.mark.perf
 
@@ -39,17 +39,23 @@ def test_verdict(draftgate_session: GateSession, perf_cell: tuple[str, int]) -> 
 
     outcome = worst(verdicts)
     options = draftgate_session.options
-    told = "\n".join(
-        f"{v.outcome.name} {v.metric}: {v.reason} {v.cause or ''} {v.next_step}".strip()
-        for v in verdicts
-        if not v.outcome.green
-    )
+    told = _told(verdicts)
     if outcome in (Outcome.REGRESSION, Outcome.INVALID_RUN):
         pytest.fail(told, pytrace=False)
     if outcome is Outcome.NO_BASELINE:
         _not_green(told, failing=options.require_baseline)
     if outcome is Outcome.INCONCLUSIVE:
         _not_green(told, failing=options.require_verdict)
+
+
+def _told(verdicts: Sequence[Verdict]) -> str:
+    """Return each reason for not being green once, with the metrics that it holds for."""
+    metrics: dict[str, list[str]] = {}
+    for v in verdicts:
+        if not v.outcome.green:
+            why = " ".join(filter(None, (v.reason, v.cause, v.next_step)))
+            metrics.setdefault(f"{v.outcome.name} {{}}: {why}", []).append(v.metric)
+    return "\n".join(line.replace("{}", ", ".join(names), 1) for line, names in metrics.items())
 
 
 def _not_green(told: str, *, failing: bool) -> None:
