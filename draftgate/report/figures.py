@@ -282,7 +282,7 @@ def _quantile_row(arm: str, values: np.ndarray, scale: Scale) -> tuple[Entry, ..
 def _drift(summary: Summary) -> FigureView:
     def series_of(cell: Cell) -> Series | None:
         points = sorted((m.number, m.values[SPEED]) for m in cell.runs if m.values.get(SPEED))
-        if not points:
+        if len(points) < 2:
             return None
         mean = math.fsum(value for _, value in points) / len(points)
         x = tuple(float(number) for number, _ in points)
@@ -292,7 +292,12 @@ def _drift(summary: Summary) -> FigureView:
     def draw(concurrency: int, series: Sequence[Series]) -> str:
         largest = max(abs(y) for line in series for y in line.y)
         reach = max(CALM, largest * 1.15)
-        axis = Axis("Run, in order of measuring", "Off the arm's mean (%)", y_range=(-reach, reach))
+        axis = Axis(
+            "Run, in order of measuring",
+            "Off the arm's mean (%)",
+            x_whole=True,
+            y_range=(-reach, reach),
+        )
         return line_plot(f"drift{concurrency}", series, axis)
 
     panels = _per_concurrency(
@@ -305,7 +310,7 @@ def _drift(summary: Summary) -> FigureView:
         "share is drift of the machine.",
         _legend(summary, panels),
         panels,
-        "No run gave output tokens/s.",
+        "No arm has two runs at one concurrency, so no drift can be seen.",
         _drift_table(summary) if panels else None,
     )
 

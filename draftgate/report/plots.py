@@ -17,7 +17,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from draftgate.report.format import number
 
@@ -64,12 +64,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Axis labels with units; what ticks are set and whether an axis is logarithmic."""
+    """Axis labels with units; set ticks, whether x is logarithmic or counts, y's limits."""
 
     x_label: str
     y_label: str
     x_ticks: tuple[float, ...] = ()
     x_log: bool = False
+    x_whole: bool = False
     y_range: tuple[float, float] | None = None
 
 
@@ -200,6 +201,8 @@ def _dress(axes: Axes, axis: Axis) -> None:
     if ticks:
         axes.set_xticks(ticks, [_tick(value) for value in ticks])
         axes.xaxis.set_minor_locator(NullLocator())
+    elif axis.x_whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     if axis.y_range is not None:
         axes.set_ylim(*axis.y_range)
 

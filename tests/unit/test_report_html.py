@@ -79,6 +79,7 @@ def test_every_situation_gives_a_whole_page(tmp_path: Path, situation: str) -> N
         ("without_reference", "No usable run of an arm without speculation"),
         ("without_reference", "No arm could be compared with none."),
         ("one_repeat", "one run"),
+        ("one_repeat", "so no drift can be seen"),
         ("all_invalid", "event-loop lag of 80 ms"),
         ("all_invalid", "No run can be used"),
         ("no_baseline", "there is nothing stored to compare with yet"),
