@@ -18,7 +18,8 @@ LATENCIES = ("ttft", "step_gap", "per_token", "e2e")
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
     """Return every metric, one table per concurrency, arms side by side."""
-    return tuple(_metric_table(summary, c) for c in summary.concurrencies)
+    measured = {c for (_, c), cell in summary.cells.items() if cell.taken}
+    return tuple(_metric_table(summary, c) for c in summary.concurrencies if c in measured)
 
 
 def _metric_table(summary: Summary, concurrency: int) -> Table:

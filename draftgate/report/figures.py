@@ -231,7 +231,7 @@ def _distribution(summary: Summary, kind: Distribution) -> FigureView:
         return _curve(cell.arm, style_of(summary, cell.arm), values, scale) if values.size else None
 
     def say(line: Series) -> str:
-        middle = line.x[len(line.x) // 2]
+        middle = next(x for x, y in zip(line.x, line.y, strict=True) if y >= 50.0)
         return f"median {number(middle)} {scale.unit}, largest {number(line.x[-1])} {scale.unit}"
 
     panels = _per_concurrency(summary, series_of, draw, say)
@@ -247,10 +247,17 @@ def _distribution(summary: Summary, kind: Distribution) -> FigureView:
 
 
 def _curve(arm: str, style: int, values: np.ndarray, scale: Scale) -> Series:
-    """Return the empirical distribution, thinned to evenly spaced quantiles."""
-    shares = np.linspace(0.0, 1.0, min(CURVE_POINTS, max(2, values.size)))
+    """Return the empirical distribution: every sample, or that many quantiles of them."""
+    size = min(CURVE_POINTS, values.size)
+    shares = np.arange(1, size + 1) / size
     x = np.quantile(values, shares, method="inverted_cdf") * scale.factor
-    return Series(arm, style, tuple(float(v) for v in x), tuple(float(s) * 100.0 for s in shares))
+    lowest = float(values.min()) * scale.factor
+    return Series(
+        arm,
+        style,
+        (lowest, *(float(value) for value in x)),
+        (0.0, *(float(share) * 100.0 for share in shares)),
+    )
 
 
 def _quantile_table(

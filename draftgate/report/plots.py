@@ -116,12 +116,12 @@ def cdf_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
 
     def draw(axes: Axes) -> None:
         for line in series:
-            _line(axes, line, marker=False)
+            _line(axes, line, marker=False, steps=True)
 
     return _render(key, axis, draw)
 
 
-def _line(axes: Axes, line: Series, *, marker: bool) -> None:
+def _line(axes: Axes, line: Series, *, marker: bool, steps: bool = False) -> None:
     style = line.style % len(SERIES)
     dash = [float(part) for part in DASHES[style].split()]
     axes.plot(
@@ -130,6 +130,7 @@ def _line(axes: Axes, line: Series, *, marker: bool) -> None:
         color=SERIES[style],
         linestyle="-" if dash == [0.0] else (0, tuple(part / 1.8 for part in dash)),
         marker=MARKERS[style] if marker else None,
+        drawstyle="steps-post" if steps else "default",
     )
 
 
