@@ -56,16 +56,23 @@ def _parsed(page: str) -> _Nesting:
     return parser
 
 
-@pytest.fixture(name="page", scope="module")
-def _page(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(name="rendered", scope="module")
+def _rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the page of every situation."""
+    folder = tmp_path_factory.mktemp("run")
+    return {name: render_html(summarise(make(folder))) for name, make in SITUATIONS.items()}
+
+
+@pytest.fixture(name="page")
+def _page(rendered: dict[str, str]) -> str:
     """Return the page of a complete run."""
-    return render_html(summarise(complete(tmp_path_factory.mktemp("run"))))
+    return rendered["complete"]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_every_situation_gives_a_whole_page(tmp_path: Path, situation: str) -> None:
+def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation: str) -> None:
     """Whatever is missing, tags nest, ids are unique, and all sections are there in order."""
-    parsed = _parsed(render_html(summarise(SITUATIONS[situation](tmp_path))))
+    parsed = _parsed(rendered[situation])
 
     assert parsed.wrong == []
     assert parsed.open == []
@@ -92,9 +99,9 @@ def test_every_situation_gives_a_whole_page(tmp_path: Path, situation: str) -> N
         ("nothing", "No run was taken."),
     ],
 )
-def test_page_says_what_is_missing(tmp_path: Path, situation: str, words: str) -> None:
+def test_page_says_what_is_missing(rendered: dict[str, str], situation: str, words: str) -> None:
     """A page without something says that it is missing, in words."""
-    text = " ".join(_parsed(render_html(summarise(SITUATIONS[situation](tmp_path)))).text)
+    text = " ".join(_parsed(rendered[situation]).text)
 
     assert words in text
 
