@@ -1,10 +1,12 @@
-"""Engine + load -> `RunSamples`: one run of one arm at one concurrency.
+"""Engine + load -> `RunSamples` or `TrafficAcceptance`: one measurement of one arm.
 
-Binds the load generator's window to the engine's counters and the machine's
-meters. Decides only whether the run can be used, never what it means.
+Binds the load generator to the engine's counters and the machine's meters.
+Decides only whether a measurement can be used, never what it means.
 """
 
+import hashlib
 import itertools
+import json
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +19,38 @@ from draftgate.errors import EngineError, MeasurementError
 from draftgate.load.generator import ClosedLoopPlan, LoadHooks, LoadResult
 from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
-from draftgate.records import EngineCounters, ResourceUse, RunSamples
+from draftgate.records import (
+    EngineCounters,
+    RequestRecord,
+    ResourceUse,
+    RunSamples,
+    SpeculationCounters,
+    TrafficAcceptance,
+    TrafficSetting,
+)
 from draftgate.resources import ResourceSampler
-from draftgate.specs import NO_SPECULATION, PrefixCache, SamplingParams, WorkloadSpec
+from draftgate.specs import (
+    NO_SPECULATION,
+    EngineSpec,
+    PrefixCache,
+    SamplingParams,
+    WorkloadSpec,
+)
 
 PROMPT_STRIDE = 37
 """Prompts by which the runs of a cell are shifted, so that repeats see different ones."""
 
 MAX_CLIENT_CPU_RATIO = 0.5
 """Share of one core above which the client counts as part of what was measured."""
+
+MAX_MERGED_SHARE = 0.02
+"""Share by which verify steps may outnumber chunks. A busy server can put two
+steps into one chunk, which makes tokens per step too large by that share; this
+is well below the 5 % that verdicts on acceptance let through."""
+
+TRAFFIC_TIMEOUT_S = 600.0
+"""Longest that the prompts of one kind may take: 72 of them at 48 tokens took
+60 s with the slowest arm of the default profile on two cores."""
 
 Progress = Callable[[float, int, int], None]
 
@@ -36,6 +61,23 @@ class Cell:
 
     concurrency: int
     repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One kind of traffic: prompts that are each sent once, greedily.
+
+    Attributes:
+        kind: Its name.
+        prompts: What to send, at least one.
+        max_tokens: Output length of every request, at least 2.
+        concurrency: Closed-loop streams; no more are used than there are prompts.
+    """
+
+    kind: str
+    prompts: tuple[Prompt, ...]
+    max_tokens: int
+    concurrency: int
 
 
 def measure_run(
@@ -86,9 +128,62 @@ def measure_run(
         resources=resources,
         client=loaded.client,
     )
+    unusable = (*_failed(loaded, workload.max_failure_share), *_busy(loaded))
     # A dead server explains every other trouble of its run.
-    reasons = _dead(engine) or (*loaded.notes, *problems, *_unusable(loaded, workload))
+    reasons = _dead(engine) or (*loaded.notes, *problems, *unusable)
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
+
+
+def measure_traffic(
+    engine: RunningEngine,
+    traffic: Traffic,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    progress: Progress | None = None,
+) -> TrafficAcceptance:
+    """Send each prompt once and return how many tokens a step yielded for it.
+
+    The engine's counters are read before the first request and after the last
+    answer, so they speak of the same steps as the chunks. As in `measure_run`,
+    a measurement that went wrong is returned with its reasons. How busy the
+    client was is none of them: acceptance does not depend on speed.
+
+    Args:
+        engine: The server, ready, and used by nobody else meanwhile.
+        traffic: What to send.
+        clock: Source of every stamp.
+        progress: As for `measure_run`.
+
+    Raises:
+        SpecError: If an API key variable is unset.
+    """
+    workload = _once_each(traffic)
+    endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
+    requests = request_source(endpoint.model, workload, traffic.prompts, 0)
+    plan, hooks = _plan(workload, workload.concurrencies[0]), LoadHooks(on_progress=progress)
+    meters = _Meters(engine, ResourceSampler(engine.pid, clock))
+    meters.open()
+    try:
+        loaded = run_load(endpoint, requests, plan, clock=clock, hooks=hooks)
+    finally:
+        meters.close()
+    counters, _, problems = meters.read()
+    speculation = counters.speculation if counters else None
+    values, unanswered = _tokens_per_step(loaded.records, traffic.prompts)
+    unusable = (*_failed(loaded, workload.max_failure_share), *unanswered)
+    merged = _merged(loaded.records, speculation)
+    reasons = _dead(engine) or (*loaded.notes, *problems, *unusable, *merged)
+    speculative = engine.spec.speculative
+    return TrafficAcceptance(
+        arm=engine.arm.name,
+        method=speculative.method if speculative else NO_SPECULATION,
+        num_speculative_tokens=speculative.num_speculative_tokens if speculative else 0,
+        kind=traffic.kind,
+        setting=_setting(engine.spec, traffic, workload),
+        tokens_per_step=values,
+        counters=speculation,
+        invalid=tuple(dict.fromkeys(reasons)),
+    )
 
 
 def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Prompt]) -> None:
@@ -192,23 +287,100 @@ class _Meters:
             self._pages += [page] if page is not None else []
 
 
-def _unusable(loaded: LoadResult, workload: WorkloadSpec) -> tuple[str, ...]:
-    reasons = []
+def _once_each(traffic: Traffic) -> WorkloadSpec:
+    """Return the closed loop that sends each prompt once.
+
+    When the request that fills the window ends, each other stream has one more
+    open, so the window is full at that many requests less than there are
+    prompts. If a stream is so quick that it ends a request before the others
+    have begun, some prompts are sent again; the first answer of each counts.
+    """
+    streams = min(traffic.concurrency, len(traffic.prompts))
+    return WorkloadSpec(
+        dataset=traffic.kind,
+        concurrencies=(streams,),
+        sampling=SamplingParams(max_tokens=traffic.max_tokens),
+        prefix_cache=PrefixCache.DEFEATED,
+        warmup_requests=0,
+        window_s=0.0,
+        min_requests=len(traffic.prompts) - streams + 1,
+        stagger_s=0.0,
+        run_timeout_s=TRAFFIC_TIMEOUT_S,
+    )
+
+
+def _setting(spec: EngineSpec, traffic: Traffic, workload: WorkloadSpec) -> TrafficSetting:
+    return TrafficSetting(
+        target=spec.target,
+        dtype=spec.dtype,
+        quantization=spec.quantization,
+        options=spec.speculative.options if spec.speculative else (),
+        max_tokens=traffic.max_tokens,
+        temperature=workload.sampling.temperature,
+        concurrency=workload.concurrencies[0],
+        prompts=prompts_digest(traffic.prompts),
+    )
+
+
+def prompts_digest(prompts: Sequence[Prompt]) -> str:
+    """Return a short hash of ids and content, whatever the order."""
+    content = sorted([prompt.prompt_id, prompt.messages] for prompt in prompts)
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def _tokens_per_step(
+    records: Sequence[RequestRecord], prompts: Sequence[Prompt]
+) -> tuple[tuple[tuple[str, float], ...], tuple[str, ...]]:
+    """Return the value of each prompt's first answer, and a reason if any has none."""
+    first: dict[str, RequestRecord] = {}
+    for record in records:
+        first.setdefault(record.prompt_id, record)
+    steps = {p.prompt_id: _steps(first.get(p.prompt_id)) for p in prompts}
+    values = tuple(
+        (prompt_id, sum(counts) / len(counts)) for prompt_id, counts in steps.items() if counts
+    )
+    unanswered = [prompt_id for prompt_id, counts in steps.items() if not counts]
+    if not unanswered:
+        return values, ()
+    told = f"{len(unanswered)} of {len(prompts)} prompts have no whole answer of two chunks or more"
+    return values, (f"{told}; the first: {unanswered[0]}",)
+
+
+def _steps(record: RequestRecord | None) -> list[int]:
+    """Return the tokens of each chunk after the first; empty if the request failed."""
+    if record is None or record.failure is not None:
+        return []
+    return [len(chunk.token_ids) for chunk in record.chunks[1:]]
+
+
+def _merged(
+    records: Sequence[RequestRecord], speculation: SpeculationCounters | None
+) -> tuple[str, ...]:
+    """Return a reason if the chunks cannot be the steps that the engine counted."""
+    chunks = sum(max(0, len(record.chunks) - 1) for record in records)
+    if speculation is None or speculation.num_drafts <= chunks * (1 + MAX_MERGED_SHARE):
+        return ()
+    counted = f"the engine counted {speculation.num_drafts} verify steps"
+    got = f"only {chunks} chunks came after the first ones"
+    return (f"{counted} but {got}: chunks hold several steps, or others use the server",)
+
+
+def _failed(loaded: LoadResult, max_failure_share: float) -> tuple[str, ...]:
     failures = [record.failure for record in loaded.records if record.failure]
     share = len(failures) / max(1, len(loaded.records))
-    if share > workload.max_failure_share:
-        kinds = ", ".join(sorted({failure.kind.value for failure in failures}))
-        reasons.append(
-            f"{len(failures)} of {len(loaded.records)} requests failed ({kinds}); at most "
-            f"{workload.max_failure_share:.1%} may. First: {failures[0].message}"
-        )
+    if share <= max_failure_share:
+        return ()
+    kinds = ", ".join(sorted({failure.kind.value for failure in failures}))
+    told = f"{len(failures)} of {len(loaded.records)} requests failed ({kinds})"
+    return (f"{told}; at most {max_failure_share:.1%} may. First: {failures[0].message}",)
+
+
+def _busy(loaded: LoadResult) -> tuple[str, ...]:
     client = loaded.client
-    if client.wall_s > 0 and client.cpu_s / client.wall_s > MAX_CLIENT_CPU_RATIO:
-        reasons.append(
-            f"the client used {client.cpu_s / client.wall_s:.0%} of a core; above "
-            f"{MAX_CLIENT_CPU_RATIO:.0%} it is part of what is measured"
-        )
-    return tuple(reasons)
+    if client.wall_s <= 0 or client.cpu_s / client.wall_s <= MAX_CLIENT_CPU_RATIO:
+        return ()
+    used, limit = f"{client.cpu_s / client.wall_s:.0%}", f"{MAX_CLIENT_CPU_RATIO:.0%}"
+    return (f"the client used {used} of a core; above {limit} it is part of what is measured",)
 
 
 def _dead(engine: RunningEngine) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ integer nanoseconds of one monotonic clock. Read after `draftgate.specs`.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,4 +237,62 @@ class RunSamples:
     counters: EngineCounters | None
     resources: ResourceUse
     client: ClientHealth
+    invalid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSetting:
+    """What decides whether two measurements of acceptance can be compared.
+
+    Not in it: the draft model, the engine's version and how the server is
+    started, because a comparison is about them.
+
+    Attributes:
+        target: The target model as the profile names it.
+        dtype: Weights and activations in the engine's spelling.
+        quantization: Engine's spelling; None for as stored.
+        options: Method-specific settings by their profile key, sorted.
+        max_tokens: Output length of every request, tokens.
+        temperature: 0, greedy.
+        concurrency: Closed-loop streams c.
+        prompts: Hash of ids and content of all prompts.
+    """
+
+    target: str
+    dtype: str
+    quantization: str | None
+    options: tuple[tuple[str, Any], ...]
+    max_tokens: int
+    temperature: float
+    concurrency: int
+    prompts: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficAcceptance:
+    """How well one arm's drafts were accepted on one kind of traffic.
+
+    The prompt is the unit: each was sent once, so values of two measurements
+    are paired by prompt.
+
+    Attributes:
+        arm: Name of the arm.
+        method: Its draft method, "none" for the reference.
+        num_speculative_tokens: Its K; 0 for the reference.
+        kind: Kind of traffic, for example `chat`.
+        setting: What else decides comparability.
+        tokens_per_step: (prompt id, tokens after the first chunk / chunks
+            after the first), in order of the prompts.
+        counters: The engine's count over the same requests; None where it has
+            none or speculation is off.
+        invalid: Why the measurement cannot be used; empty if it can.
+    """
+
+    arm: str
+    method: str
+    num_speculative_tokens: int
+    kind: str
+    setting: TrafficSetting
+    tokens_per_step: tuple[tuple[str, float], ...]
+    counters: SpeculationCounters | None
     invalid: tuple[str, ...] = ()

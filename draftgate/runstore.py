@@ -2,6 +2,7 @@
 
     run.json            what was asked for, where, with which commands
     samples/*.parquet   every request and every stamp, one file per run
+    acceptance.json     acceptance by kind of traffic, if that was measured
     verdicts.json       what was decided
     logs/               whatever the engines wrote
 
@@ -33,6 +34,7 @@ from draftgate.records import (
     RequestRecord,
     RunSamples,
     StreamChunk,
+    TrafficAcceptance,
 )
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict
@@ -87,6 +89,14 @@ class _Decisions:
 
 
 @dataclass(frozen=True, slots=True)
+class _Traffic:
+    """What acceptance.json holds."""
+
+    schema: int
+    traffic: tuple[TrafficAcceptance, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRun:
     """Everything a run folder holds, read back.
 
@@ -101,6 +111,7 @@ class StoredRun:
         samples: One per run, in order of measuring.
         verdicts: What was decided; empty if the run ended before that.
         baseline: What it was judged against; None without one.
+        traffic: Acceptance by arm and kind of traffic; empty if not measured.
     """
 
     id: str
@@ -113,6 +124,7 @@ class StoredRun:
     samples: tuple[RunSamples, ...]
     verdicts: tuple[Verdict, ...] = ()
     baseline: str | None = None
+    traffic: tuple[TrafficAcceptance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +193,15 @@ class RunDirectory:
             raise
         return path
 
+    def write_acceptance(self, traffic: Sequence[TrafficAcceptance]) -> None:
+        """Record acceptance by kind of traffic, all that was measured so far.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        held = _Traffic(RUN_SCHEMA_VERSION, tuple(traffic))
+        _write_json(self.path / "acceptance.json", held)
+
     def write_verdicts(self, verdicts: Sequence[Verdict], baseline: str | None) -> None:
         """Record what was decided and against which baseline.
 
@@ -212,6 +233,9 @@ def load_run(path: Path) -> StoredRun:
     decisions = _Decisions(RUN_SCHEMA_VERSION, None, ())
     if (path / "verdicts.json").exists():
         decisions = _read_json(path / "verdicts.json", _Decisions)
+    held = _Traffic(RUN_SCHEMA_VERSION, ())
+    if (path / "acceptance.json").exists():
+        held = _read_json(path / "acceptance.json", _Traffic)
     return StoredRun(
         id=header.id,
         path=path,
@@ -223,6 +247,7 @@ def load_run(path: Path) -> StoredRun:
         samples=tuple(read_samples(path / "samples" / name) for name in header.samples),
         verdicts=decisions.verdicts,
         baseline=decisions.baseline,
+        traffic=held.traffic,
     )
 
 
