@@ -126,16 +126,32 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_baseline_accept(args: argparse.Namespace) -> int:
-    """Make a run the baseline of its profile on its hardware."""
-    from draftgate.baselines import Session, accept  # noqa: PLC0415 - quick start
+    """Make a run the baseline of its profile on its hardware: its speed, acceptance or both."""
+    from draftgate import baselines  # noqa: PLC0415 - quick start
     from draftgate.clock import SYSTEM_CLOCK  # noqa: PLC0415 - quick start
+    from draftgate.drift import baseline as drift  # noqa: PLC0415 - quick start
     from draftgate.runstore import load_run  # noqa: PLC0415 - quick start
 
     run = load_run(_run_folder(args.run_folder))
-    session = Session(run.id, run.profile, run.environment, run.samples)
+    if not run.samples and not run.traffic:
+        raise BaselineError(
+            f"run {run.path}: holds neither timed runs nor acceptance, so there is nothing to "
+            "accept. Measure first: pytest -m perf, or pytest -m drift"
+        )
     root = Path(args.baselines)
-    path = accept(root, session, reason=args.reason, clock=SYSTEM_CLOCK, extend=args.extend)
-    print(f"baseline: {path}")
+    traffic = drift.TrafficSession(run.id, run.profile, run.environment, run.traffic)
+    drift.check_traffic(traffic)  # before anything is written
+    if run.samples:
+        session = baselines.Session(run.id, run.profile, run.environment, run.samples)
+        path = baselines.accept(
+            root, session, reason=args.reason, clock=SYSTEM_CLOCK, extend=args.extend
+        )
+        print(f"baseline: {path}")
+    if run.traffic:
+        path = drift.accept_traffic(
+            root, traffic, reason=args.reason, clock=SYSTEM_CLOCK, extend=args.extend
+        )
+        print(f"baseline: {path}")
     return Exit.OK
 
 

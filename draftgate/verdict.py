@@ -238,7 +238,7 @@ def _decide(cell: _Cell, metric: MetricDefinition) -> Verdict:
             "Gate a metric that is above 0 in every run, for example mean_acceptance_length "
             "instead of acceptance_ratio.",
         )
-    outcome = _outcome(found, cell.gate.margin_ratio, higher_is_better=higher)
+    outcome = outcome_of(found, cell.gate.margin_ratio, higher_is_better=higher)
     verdict = cell.verdict(outcome, _reason(cell, metric, found, outcome), "", found)
     text, causes = _cause(cell, metric, outcome, found)
     return replace(
@@ -253,7 +253,8 @@ def _loss(found: Comparison, *, higher_is_better: bool) -> tuple[float, float, f
     return found.estimate_ratio - 1, found.low_ratio - 1, found.high_ratio - 1
 
 
-def _outcome(found: Comparison, margin: float, *, higher_is_better: bool) -> Outcome:
+def outcome_of(found: Comparison, margin: float, *, higher_is_better: bool) -> Outcome:
+    """Return what an interval of the change says about a margin, by the rule of `judge_cell`."""
     _, low, high = _loss(found, higher_is_better=higher_is_better)
     if low > margin:
         return Outcome.REGRESSION
@@ -271,7 +272,7 @@ def _reason(cell: _Cell, metric: MetricDefinition, found: Comparison, outcome: O
         Outcome.INCONCLUSIVE: f"the interval reaches across the margin of {margin}",
     }
     return (
-        f"{metric.title} {_change(found)} over {found.n_base} and {found.n_candidate} runs: "
+        f"{metric.title} {change_text(found)} over {found.n_base} and {found.n_candidate} runs: "
         f"{says[outcome]}"
     )
 
@@ -361,11 +362,11 @@ def _factor_text(change: FactorChange) -> str:
 
 def _moved_text(label: str, metric: MetricDefinition, found: Comparison) -> str:
     if label == metric.title:
-        return f"{label} {_change(found)}"
-    return f"{label} ({metric.title} {_change(found)})"
+        return f"{label} {change_text(found)}"
+    return f"{label} ({metric.title} {change_text(found)})"
 
 
-def _change(found: Comparison) -> str:
+def change_text(found: Comparison) -> str:
     """Return a change in percent with its interval, as in "+8 % [6, 10]"."""
     low, high = _interval(found)
     sign = "+" if found.estimate_ratio > 1 else ""
