@@ -17,6 +17,7 @@ from draftgate.plugin.fixtures import (
     draftgate_session,
     engine_pool,
     measure,
+    measure_acceptance,
     perf_cell,
     perf_run,
     profile,
@@ -30,6 +31,7 @@ __all__ = [
     "draftgate_session",
     "engine_pool",
     "measure",
+    "measure_acceptance",
     "perf_cell",
     "perf_run",
     "profile",
@@ -95,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         require_baseline=bool(config.getoption("--require-baseline")),
         require_verdict=bool(config.getoption("--require-verdict")),
         argv=(Path(sys.argv[0]).name, *config.invocation_params.args),
+        short=bool(config.getoption("--short")),
     )
     session = GateSession(
         lambda: load_profile(name or DEFAULT_PROFILE, overrides), options, _say(config)

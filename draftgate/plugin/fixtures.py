@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from draftgate.engines.pool import EnginePool
-from draftgate.errors import DraftgateError
-from draftgate.plugin.session import SESSION, FailedEarlierError, GateSession, PlannedRun
-from draftgate.records import RunSamples
+from draftgate.plugin.outcomes import told_once
+from draftgate.plugin.session import SESSION, GateSession, PlannedRun
+from draftgate.records import RunSamples, TrafficAcceptance
 from draftgate.specs import Profile
 
 
@@ -63,15 +63,18 @@ def measure(draftgate_session: GateSession) -> Callable[[PlannedRun], RunSamples
     """
 
     def take(planned: PlannedRun) -> RunSamples:
-        try:
-            return draftgate_session.measure(planned)
-        except FailedEarlierError as error:
-            skipped, told = True, str(error)
-        except DraftgateError as error:
-            skipped, told = False, str(error)
-        # Outside of the handler, so that pytest shows the message alone.
-        if skipped:
-            pytest.skip(told)
-        pytest.fail(told, pytrace=False)
+        return told_once(lambda: draftgate_session.measure(planned))
+
+    return take
+
+
+@pytest.fixture
+def measure_acceptance(
+    draftgate_session: GateSession,
+) -> Callable[[str, str], TrafficAcceptance]:
+    """A function that measures an arm on a kind of traffic; trouble as in `measure`."""
+
+    def take(arm: str, kind: str) -> TrafficAcceptance:
+        return told_once(lambda: draftgate_session.acceptance(arm, kind))
 
     return take

@@ -15,13 +15,15 @@ import pytest
 from draftgate.baselines import Baseline, baseline_path, load_baseline
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt, load_prompts
+from draftgate.drift.baseline import acceptance_path, load_acceptance
+from draftgate.drift.judge import judge_traffic, result_line
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, DraftgateError, EngineError
-from draftgate.measure import Cell, measure_run, prime
+from draftgate.measure import Cell, Traffic, measure_run, measure_traffic, prime
 from draftgate.metrics import compute_all
-from draftgate.records import Environment, RunSamples
+from draftgate.records import Environment, RunSamples, TrafficAcceptance
 from draftgate.runstore import RunDirectory, StoredRun
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict, judge_cell
@@ -33,6 +35,22 @@ SAY_EVERY_S = 5.0
 """Pace of progress lines while one run goes on."""
 
 Say = Callable[[str], None]
+
+
+def traffic_of(kind: str, seed: int, *, short: bool = False) -> Traffic:
+    """Return what is sent to measure acceptance on one kind of traffic.
+
+    All prompts and 48 tokens; with `short` 16 prompts and 24 tokens, which is
+    other traffic and never compared with the first. Eight streams, so that
+    drafts of several requests are verified together.
+
+    Raises:
+        SpecError: If the kind is no dataset.
+    """
+    prompts = load_prompts(kind, seed)
+    if short:
+        return Traffic(kind, prompts[:16], max_tokens=24, concurrency=8)
+    return Traffic(kind, prompts, max_tokens=48, concurrency=8)
 
 
 def short_overrides() -> tuple[str, ...]:
@@ -58,6 +76,7 @@ class Options:
     require_baseline: bool
     require_verdict: bool
     argv: tuple[str, ...]
+    short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +127,9 @@ class GateSession:
         self._told: set[str] = set()
         self._stopped: str | None = None
         self._baseline: Baseline | None = None
-        self._described = False
+        self._traffic: dict[tuple[str, str], TrafficAcceptance] = {}
+        self._acceptance_path: str | None = None
+        self._environment: Environment | None = None
 
     @property
     def profile(self) -> Profile:
@@ -213,10 +234,14 @@ class GateSession:
         self.directory.add(run)
         self._runs.append(run)
         self.say(f"{label}: {self._result_line(run)}")
-        if engine.child is not None and engine.child.exit_code() is not None:
-            self._broken[planned.arm] = run.invalid[0]
-            self._told.add(planned.arm)
+        self._note_death(engine, run.invalid)
         return run
+
+    def _note_death(self, engine: RunningEngine, invalid: Sequence[str]) -> None:
+        """Keep in mind that a server died while it was measured, which `invalid` tells."""
+        if engine.child is not None and engine.child.exit_code() is not None:
+            self._broken[engine.arm.name] = invalid[0]
+            self._told.add(engine.arm.name)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -245,6 +270,42 @@ class GateSession:
         """Return whether this session took any run of the cell."""
         return any((run.arm, run.concurrency) == (arm, concurrency) for run in self._runs)
 
+    def acceptance(self, arm: str, kind: str) -> TrafficAcceptance:
+        """Measure acceptance of one arm on one kind of traffic, store it and return it.
+
+        Measured again, the newer one is stored.
+
+        Raises:
+            DraftgateError: As for `engine`, or because it cannot be stored.
+        """
+        engine = self.engine(arm)
+        with self._remembering(arm):
+            traffic = traffic_of(kind, self.profile.workload.seed, short=self.options.short)
+            tell = self._progress(f"{arm} on {kind}, {len(traffic.prompts)} prompts")
+            found = measure_traffic(engine, traffic, clock=self._clock, progress=tell)
+            self._traffic[arm, kind] = found
+            self.directory.write_acceptance(tuple(self._traffic.values()))
+            self.say(result_line(found))
+            self._note_death(engine, found.invalid)
+            return found
+
+    def judge_acceptance(self, found: TrafficAcceptance) -> Verdict:
+        """Return the verdict on a measurement of this session against the stored baseline.
+
+        Raises:
+            BaselineError: If there is a baseline that cannot be read.
+        """
+        assert self._environment is not None, "measured before it is judged"
+        path = acceptance_path(self.options.baselines, self._environment, self.profile)
+        baseline = load_acceptance(path) if path.exists() else None
+        if self._acceptance_path is None:
+            self._acceptance_path = str(path)
+            self.say(f"acceptance baseline {path}{'' if baseline else ' (not there)'}")
+        base = baseline.held(found.arm, found.kind) if baseline else None
+        verdict = judge_traffic(base, found)
+        self._verdicts.append(verdict)
+        return verdict
+
     def finish(self) -> None:
         """Stop all servers and store the verdicts.
 
@@ -256,18 +317,23 @@ class GateSession:
                 self._pool.stop_all()
         finally:
             if self._directory is not None and self._verdicts:
-                path = str(self._baseline.path) if self._baseline else None
-                self._directory.write_verdicts(self._verdicts, path)
+                self._directory.write_verdicts(self._verdicts, self._judged_against())
+
+    def _judged_against(self) -> str | None:
+        """Return the baseline files in use, as the report names them."""
+        paths = [str(self._baseline.path)] if self._baseline else []
+        if self._acceptance_path and Path(self._acceptance_path).exists():
+            paths.append(self._acceptance_path)
+        return ", ".join(paths) or None
 
     def _base(self, arm: str, concurrency: int) -> Sequence[Mapping[str, float]]:
         return self._baseline.cell(arm, concurrency) if self._baseline else ()
 
     def _describe(self, engine: RunningEngine) -> None:
         """Record where this takes place and find the baseline, once."""
-        if self._described:
+        if self._environment is not None:
             return
-        self._described = True
-        environment = describe(engine.version())
+        environment = self._environment = describe(engine.version())
         self.directory.write_environment(environment)
         self._find_baseline(environment)
 

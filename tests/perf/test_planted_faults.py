@@ -16,16 +16,14 @@ from draftgate.measure import Cell, measure_run
 from draftgate.metrics import compute_all
 from draftgate.plugin.session import GateSession
 from draftgate.specs import NO_SPECULATION, Arm, GateSpec, Profile, SamplingParams
-from draftgate.targets import resolve_target, weakened_copy
 from draftgate.verdict import Outcome, Verdict, judge_cell
+from tests.support.planted import weakened
 
 pytestmark = [pytest.mark.perf, pytest.mark.slow]
 
 ROUNDS = 8
 SLOWER_STEPS_MS = 3.0
 """About a tenth of a step of SmolLM2-135M at one stream on two cores (30 ms)."""
-WEAKER_DRAFT = 0.2
-"""Noise on the draft's weights, as a share of their standard deviation."""
 
 SPEED = GateSpec("output_tokens_per_s", margin_ratio=0.03, confidence=0.99, min_runs=ROUNDS)
 ACCEPTANCE = GateSpec("mean_acceptance_length", 0.03, confidence=0.99, min_runs=ROUNDS)
@@ -48,15 +46,6 @@ def slowed(arm: Arm) -> Arm:
         PYTHONPATH=str(site),
         DRAFTGATE_PLANTED_STEP_DELAY_MS=str(SLOWER_STEPS_MS),
     )
-
-
-def weakened(arm: Arm, say: Callable[[str], None]) -> Arm:
-    """Return the arm with noise added to its draft's weights."""
-    assert arm.engine.speculative is not None
-    source = Path(resolve_target(arm.engine.target, log=say))
-    draft = weakened_copy(source, noise_ratio=WEAKER_DRAFT, seed=1, log=say)
-    speculative = replace(arm.engine.speculative, model=str(draft))
-    return Arm(f"{arm.name}-weakened", replace(arm.engine, speculative=speculative))
 
 
 @pytest.fixture(scope="module")

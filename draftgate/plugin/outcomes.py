@@ -1,0 +1,62 @@
+"""From verdicts and errors to what pytest reports: one rule for every kind of test.
+
+Knows pytest's outcomes and ours; knows no server and no file.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from draftgate.errors import DraftgateError
+from draftgate.plugin.session import FailedEarlierError, Options
+from draftgate.verdict import Outcome, Verdict, worst
+
+T = TypeVar("T")
+
+
+def settle(verdicts: Sequence[Verdict], options: Options) -> None:
+    """Pass, skip or fail the running test by the worst of its verdicts.
+
+    REGRESSION and INVALID_RUN fail. NO_BASELINE fails under
+    `--require-baseline` and INCONCLUSIVE under `--require-verdict`; without
+    the option they skip aloud, for they are no pass either.
+    """
+    outcome = worst(verdicts)
+    if outcome.green:
+        return
+    told = _told(verdicts)
+    skipped = {
+        Outcome.NO_BASELINE: not options.require_baseline,
+        Outcome.INCONCLUSIVE: not options.require_verdict,
+    }
+    if skipped.get(outcome, False):
+        pytest.skip(told)
+    pytest.fail(told, pytrace=False)
+
+
+def told_once(action: Callable[[], T]) -> T:
+    """Return what `action` returns; trouble fails the test in one message.
+
+    What the same trouble would fail afterwards is skipped with a short reason.
+    """
+    try:
+        return action()
+    except FailedEarlierError as error:
+        skipped, told = True, str(error)
+    except DraftgateError as error:
+        skipped, told = False, str(error)
+    # Outside of the handler, so that pytest shows the message alone.
+    if skipped:
+        pytest.skip(told)
+    pytest.fail(told, pytrace=False)
+
+
+def _told(verdicts: Sequence[Verdict]) -> str:
+    """Return each reason for not being green once, with the metrics that it holds for."""
+    metrics: dict[str, list[str]] = {}
+    for v in verdicts:
+        if not v.outcome.green:
+            why = " ".join(filter(None, (v.reason, v.cause, v.next_step)))
+            metrics.setdefault(f"{v.outcome.name} {{}}: {why}", []).append(v.metric)
+    return "\n".join(line.replace("{}", ", ".join(names), 1) for line, names in metrics.items())
