@@ -21,6 +21,7 @@ from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
 from draftgate.records import (
     EngineCounters,
+    FailureKind,
     RequestRecord,
     ResourceUse,
     RunSamples,
@@ -51,6 +52,11 @@ is well below the 5 % that verdicts on acceptance let through."""
 TRAFFIC_TIMEOUT_S = 600.0
 """Longest that the prompts of one kind may take: 72 of them at 48 tokens took
 60 s with the slowest arm of the default profile on two cores."""
+
+DYING_S = 1.0
+"""Time a server that cut requests off gets to end, so that its death is told as the cause."""
+
+_CUT_OFF = (FailureKind.CONNECT, FailureKind.HTTP_ERROR, FailureKind.EARLY_END)
 
 Progress = Callable[[float, int, int], None]
 
@@ -130,7 +136,7 @@ def measure_run(
     )
     unusable = (*_failed(loaded, workload.max_failure_share), *_busy(loaded))
     # A dead server explains every other trouble of its run.
-    reasons = _dead(engine) or (*loaded.notes, *problems, *unusable)
+    reasons = _dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable)
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
 
 
@@ -172,7 +178,7 @@ def measure_traffic(
     values, unanswered = _tokens_per_step(loaded.records, traffic.prompts)
     unusable = (*_failed(loaded, workload.max_failure_share), *unanswered)
     merged = _merged(loaded.records, speculation)
-    reasons = _dead(engine) or (*loaded.notes, *problems, *unusable, *merged)
+    reasons = _dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable, *merged)
     speculative = engine.spec.speculative
     return TrafficAcceptance(
         arm=engine.arm.name,
@@ -383,9 +389,13 @@ def _busy(loaded: LoadResult) -> tuple[str, ...]:
     return (f"the client used {used} of a core; above {limit} it is part of what is measured",)
 
 
-def _dead(engine: RunningEngine) -> tuple[str, ...]:
-    code = engine.child.exit_code() if engine.child else None
-    if engine.child is None or code is None:
+def _dead(engine: RunningEngine, records: Sequence[RequestRecord]) -> tuple[str, ...]:
+    """Return that our own server has ended, if so; waits a little for one that is about to."""
+    if engine.child is None:
+        return ()
+    cut_off = any(record.failure and record.failure.kind in _CUT_OFF for record in records)
+    code = engine.child.wait(DYING_S) if cut_off else engine.child.exit_code()
+    if code is None:
         return ()
     told = f"{engine.arm.name}: the server process ended with exit code {code} during the run."
     return (f"{told}\nLast lines of {engine.child.log_path}:\n{engine.child.log_tail()}",)
