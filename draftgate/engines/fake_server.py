@@ -46,6 +46,7 @@ from draftgate.engines.fake_wire import (
     write_stream_end,
     write_stream_head,
 )
+from draftgate.errors import SpecError
 
 __all__ = ["FakeConfig", "FakeServer", "main"]
 
@@ -334,7 +335,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the server until SIGINT or SIGTERM, or until a planted death.
 
     Raises:
-        SpecError: If the configuration is wrong.
+        SystemExit: If the configuration is wrong, with what is.
     """
     parser = argparse.ArgumentParser(prog="draftgate.engines.fake_server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
@@ -344,7 +345,11 @@ def main(argv: list[str] | None = None) -> int:
     text: str = args.config
     if text.startswith("@"):
         text = Path(text[1:]).read_text(encoding="utf-8")
-    asyncio.run(_run(parse_config(json.loads(text)), args.host, args.port))
+    try:
+        config = parse_config(json.loads(text))
+    except (SpecError, ValueError) as error:
+        parser.exit(2, f"{error}\n")
+    asyncio.run(_run(config, args.host, args.port))
     return 0
 
 
