@@ -4,6 +4,7 @@ Pairs the prompts of both sides; the interval comes from `draftgate.stats`, the
 rule that picks an outcome from `draftgate.verdict`.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ def judge_traffic(
     """
     question = _Question(base, candidate, gate)
     if candidate.invalid:
-        reason = "; ".join(candidate.invalid)
+        reason = "; ".join(told.splitlines()[0] for told in candidate.invalid)
         return question.verdict(Outcome.INVALID_RUN, reason, "Look for the reason in the logs.")
     if base is None:
         reason = f"the baseline has no acceptance of {question.place}"
@@ -61,7 +62,7 @@ def result_line(found: TrafficAcceptance) -> str:
     """Return the measurement in one line: tokens per step, acceptance, by position."""
     place = f"{found.arm} on {found.kind}"
     if found.invalid:
-        return f"{place}: INVALID, {found.invalid[0]}"
+        return f"{place}: INVALID, {found.invalid[0].splitlines()[0]}"
     values = [value for _, value in found.tokens_per_step]
     line = f"{place}: {values[0]:.2f} tokens per step"
     if len(values) > 1:
@@ -160,7 +161,7 @@ def _deciding(found: TrafficAcceptance) -> dict[str, object]:
 
 def _mean(found: TrafficAcceptance | None) -> float | None:
     values = [value for _, value in found.tokens_per_step] if found else []
-    return sum(values) / len(values) if values else None
+    return math.fsum(values) / len(values) if values else None
 
 
 def _acceptance(counters: SpeculationCounters | None) -> list[str]:
