@@ -4,8 +4,10 @@ Knows Prometheus text and the vocabulary, no engine's names. Counters only ever
 grow within one server's life; a fall means that it was restarted in between.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -32,6 +34,8 @@ class CounterSnapshot:
 
 Sample = tuple[Mapping[str, str], float]
 
+_RESTARTED = "the server was restarted. Repeat the run and look at the server's log."
+
 
 def parse_samples(text: str) -> dict[str, list[Sample]]:
     """Return every sample of a Prometheus text as {name: [(labels, value)]}.
@@ -56,22 +60,31 @@ def total(samples: Mapping[str, list[Sample]], name: str) -> float:
     """Return the sum of `name` over all its label sets.
 
     Raises:
-        EngineError: If the page has no such name.
+        EngineError: If the page has no such name, or a value that is no finite number.
     """
     if name not in samples:
         raise EngineError(
             f"the metrics page has no {name!r}. Check the engine's version and that its "
             "statistics are on."
         )
-    return sum(value for _, value in samples[name])
+    found = sum(value for _, value in samples[name])
+    if not math.isfinite(found):
+        raise EngineError(f"the metrics page gives {found} for {name!r}, expected a finite total.")
+    return found
 
 
 def by_position(samples: Iterable[Sample]) -> tuple[int, ...]:
-    """Return totals by draft position 0, 1, ... from samples labelled `position`."""
+    """Return totals by draft position 0, 1, ... from samples labelled `position`.
+
+    Raises:
+        EngineError: If a sample has no such label with a whole number.
+    """
     totals: dict[int, int] = {}
     for labels, value in samples:
-        position = int(labels["position"])
-        totals[position] = totals.get(position, 0) + int(value)
+        label = labels.get("position", "")
+        if not label.isdecimal():
+            raise EngineError(f"the metrics page has no draft position in the labels {labels}.")
+        totals[int(label)] = totals.get(int(label), 0) + int(value)
     return tuple(totals.get(i, 0) for i in range(max(totals, default=-1) + 1))
 
 
@@ -98,8 +111,7 @@ def _grown(name: str, before: CounterSnapshot, after: CounterSnapshot) -> int:
 def _rise(name: str, before: int, after: int) -> int:
     if after < before:
         raise MeasurementError(
-            f"engine counter {name} fell from {before} to {after} during a run: the server was "
-            "restarted. Repeat the run and look at the server's log."
+            f"engine counter {name} fell from {before} to {after} during a run: {_RESTARTED}"
         )
     return after - before
 
@@ -112,14 +124,16 @@ def _speculation(
     before: SpeculationCounters | None, after: SpeculationCounters | None
 ) -> SpeculationCounters | None:
     if after is None:
+        if before is not None:
+            raise MeasurementError(f"the engine's counters of speculation are gone: {_RESTARTED}")
         return None
-    zeros = SpeculationCounters(0, 0, 0, ())
-    start = before or zeros
+    start = before or SpeculationCounters(0, 0, 0, ())
     names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
     rises = [_rise(name, getattr(start, name), getattr(after, name)) for name in names]
-    padded = start.num_accepted_tokens_per_pos + (0,) * len(after.num_accepted_tokens_per_pos)
+    pairs = zip_longest(
+        start.num_accepted_tokens_per_pos, after.num_accepted_tokens_per_pos, fillvalue=0
+    )
     positions = tuple(
-        _rise(f"accepted at position {i}", old, new)
-        for i, (old, new) in enumerate(zip(padded, after.num_accepted_tokens_per_pos, strict=False))
+        _rise(f"accepted at position {i}", old, new) for i, (old, new) in enumerate(pairs)
     )
     return SpeculationCounters(rises[0], rises[1], rises[2], positions)

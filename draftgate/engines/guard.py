@@ -20,7 +20,10 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             sys.exit("the parent ended before the program was started")
-    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the program is the caller's
+    try:
+        os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the program is the caller's
+    except OSError as error:
+        sys.exit(f"cannot run {sys.argv[2]}: {error.strerror}")
 
 
 if __name__ == "__main__":
