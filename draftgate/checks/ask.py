@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from draftgate.checks.greedy import GreedyAnswer
+from draftgate.checks.sampling import ScoredToken
 from draftgate.datasets import Prompt
 from draftgate.errors import EngineError
 
@@ -82,12 +83,11 @@ def sampled_answer(
     )
 
 
-def mean_cost_nats(post: Post, model: str, answer: SampledAnswer) -> float:
-    """Return the mean negative log-likelihood that a server gives to an answer, nats a token.
+def scored_tokens(post: Post, model: str, answer: SampledAnswer) -> tuple[ScoredToken, ...]:
+    """Return how a server that reads the answer (teacher forcing) rates each of its tokens.
 
-    The server is made to read the text (teacher forcing, `prompt_logprobs`),
-    so what is returned is its own law at temperature 1. The first token is
-    left out, since it is not speculated.
+    These are the server's own log-probabilities at temperature 1
+    (`prompt_logprobs`). The first token is left out, since it is not speculated.
     """
     ids = [*answer.prompt_token_ids, *answer.token_ids]
     body = {
@@ -95,12 +95,18 @@ def mean_cost_nats(post: Post, model: str, answer: SampledAnswer) -> float:
         "prompt": ids,
         "max_tokens": 1,
         "temperature": 0,
-        "prompt_logprobs": 0,
+        "prompt_logprobs": 1,
     }
     scored = post("/v1/completions", body)["choices"][0]["prompt_logprobs"]
     first = len(answer.prompt_token_ids) + 1
-    costs = [-scored[i][str(ids[i])]["logprob"] for i in range(first, len(ids))]
-    return float(sum(costs) / len(costs))
+    return tuple(_scored(scored[i], str(ids[i])) for i in range(first, len(ids)))
+
+
+def _scored(entries: dict[str, dict[str, Any]], token_id: str) -> ScoredToken:
+    """Pick the token and the leading one (rank 1) out of one position's entries."""
+    token = entries[token_id]
+    leading = max(entry["logprob"] for entry in entries.values())
+    return ScoredToken(token["logprob"], leading, token["rank"] == 1)
 
 
 def _body(model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
