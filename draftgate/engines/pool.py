@@ -43,6 +43,7 @@ class EnginePool(AbstractContextManager["EnginePool"]):
         self._on_command = on_command
         self._clock = clock
         self._engines: dict[Arm, RunningEngine] = {}
+        self._starts: dict[str, int] = {}
 
     def require(self, arms: Sequence[Arm]) -> tuple[RunningEngine, ...]:
         """Return a ready server for each arm, all alive at the same time.
@@ -116,8 +117,8 @@ class EnginePool(AbstractContextManager["EnginePool"]):
         self.stop_all()
 
     def _start(self, arm: Arm) -> None:
-        number = len(list(self._logs.glob(f"{arm.name}*.log")))
-        suffix = f"-{number + 1}" if number else ""
+        self._starts[arm.name] = number = self._starts.get(arm.name, 0) + 1
+        suffix = f"-{number}" if number > 1 else ""
         engine = launch(arm, self._logs / f"{arm.name}{suffix}.log", self._progress, self._clock)
         self._engines[arm] = engine
         if engine.command is not None:

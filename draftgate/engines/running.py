@@ -267,8 +267,9 @@ def _fetch(
     except (OSError, ValueError, http.client.HTTPException) as error:
         if child is not None:
             child.raise_if_dead()
+        what = " ".join(str(error).split())  # some quote what the server said, line ends and all
         raise EngineError(
-            f"{name}: no answer from {request.full_url}: {error}. Is the server up and the "
+            f"{name}: no answer from {request.full_url}: {what}. Is the server up and the "
             "address right?"
         ) from error
 
