@@ -5,8 +5,9 @@ The fields are those of vLLM (`return_token_ids`, `return_tokens_as_token_ids`,
 `prompt_logprobs`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ def greedy_answer(post: Post, model: str, prompt: Prompt, max_tokens: int) -> Gr
     """Return the greedy answer with the gap of the two leading logits at each token.
 
     Raises:
-        EngineError: If ids and log-probabilities differ in number.
+        EngineError: If ids and log-probabilities differ in number, or are not there.
     """
     body = _body(model, prompt, max_tokens) | {
         "temperature": 0,
@@ -50,14 +51,15 @@ def greedy_answer(post: Post, model: str, prompt: Prompt, max_tokens: int) -> Gr
         "top_logprobs": 2,
         "return_tokens_as_token_ids": True,
     }
-    choice = post("/v1/chat/completions", body)["choices"][0]
-    token_ids = tuple(choice["token_ids"])
-    content = choice["logprobs"]["content"]
-    if len(content) != len(token_ids):
+    answer = post("/v1/chat/completions", body)
+    with _as_asked(prompt.prompt_id):
+        choice = answer["choices"][0]
+        token_ids = tuple(choice["token_ids"])
+        leading = [_leading_two(entry["top_logprobs"]) for entry in choice["logprobs"]["content"]]
+    if len(leading) != len(token_ids):
         raise EngineError(
-            f"{prompt.prompt_id}: {len(token_ids)} token ids but {len(content)} log-probabilities"
+            f"{prompt.prompt_id}: {len(token_ids)} token ids but {len(leading)} log-probabilities"
         )
-    leading = [_leading_two(entry["top_logprobs"]) for entry in content]
     return GreedyAnswer(
         prompt_id=prompt.prompt_id,
         token_ids=token_ids,
@@ -69,18 +71,23 @@ def greedy_answer(post: Post, model: str, prompt: Prompt, max_tokens: int) -> Gr
 def sampled_answer(
     post: Post, model: str, prompt: Prompt, max_tokens: int, *, temperature: float, seed: int
 ) -> SampledAnswer:
-    """Return one sampled answer of exactly `max_tokens` tokens."""
+    """Return one sampled answer of exactly `max_tokens` tokens.
+
+    Raises:
+        EngineError: If the answer holds no token ids.
+    """
     body = _body(model, prompt, max_tokens) | {
         "temperature": temperature,
         "seed": seed,
         "ignore_eos": True,
     }
     answer = post("/v1/chat/completions", body)
-    return SampledAnswer(
-        prompt_id=prompt.prompt_id,
-        prompt_token_ids=tuple(answer["prompt_token_ids"]),
-        token_ids=tuple(answer["choices"][0]["token_ids"]),
-    )
+    with _as_asked(prompt.prompt_id):
+        return SampledAnswer(
+            prompt_id=prompt.prompt_id,
+            prompt_token_ids=tuple(answer["prompt_token_ids"]),
+            token_ids=tuple(answer["choices"][0]["token_ids"]),
+        )
 
 
 def scored_tokens(post: Post, model: str, answer: SampledAnswer) -> tuple[ScoredToken, ...]:
@@ -88,6 +95,9 @@ def scored_tokens(post: Post, model: str, answer: SampledAnswer) -> tuple[Scored
 
     These are the server's own log-probabilities at temperature 1
     (`prompt_logprobs`). The first token is left out, since it is not speculated.
+
+    Raises:
+        EngineError: If the answer holds no log-probabilities of these tokens.
     """
     ids = [*answer.prompt_token_ids, *answer.token_ids]
     body = {
@@ -97,9 +107,23 @@ def scored_tokens(post: Post, model: str, answer: SampledAnswer) -> tuple[Scored
         "temperature": 0,
         "prompt_logprobs": 1,
     }
-    scored = post("/v1/completions", body)["choices"][0]["prompt_logprobs"]
+    document = post("/v1/completions", body)
     first = len(answer.prompt_token_ids) + 1
-    return tuple(_scored(scored[i], str(ids[i])) for i in range(first, len(ids)))
+    with _as_asked(answer.prompt_id):
+        scored = document["choices"][0]["prompt_logprobs"]
+        return tuple(_scored(scored[i], str(ids[i])) for i in range(first, len(ids)))
+
+
+@contextmanager
+def _as_asked(prompt_id: str) -> Iterator[None]:
+    """Turn a field that is not where vLLM puts it into one error."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise EngineError(
+            f"{prompt_id}: the answer lacks what was asked for ({type(error).__name__}: {error}). "
+            "Does this engine give token ids and log-probabilities?"
+        ) from error
 
 
 def _scored(entries: dict[str, dict[str, Any]], token_id: str) -> ScoredToken:
