@@ -1,0 +1,179 @@
+"""Whole sessions on the fake engine, each in a process of its own, with what they left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from draftgate.runstore import StoredRun, load_run
+
+ROOT = Path(__file__).parents[2]
+MARK = "DRAFTGATE_TEST_MARK"
+TIMEOUT_S = 60.0
+
+_PROFILE = """
+schema = 1
+name = "fake-flow"
+description = "The scripted server."
+
+[engine]
+name = "fake"
+startup_timeout_s = 20
+
+[target]
+model = "fake"
+
+[workload]
+dataset = "mixed"
+concurrencies = [1]
+repeats = {repeats}
+window_s = 0.25
+min_requests = 2
+stagger_s = 0.0
+stall_timeout_s = 5
+run_timeout_s = 20
+
+[workload.sampling]
+max_tokens = 11
+"""
+
+GATES = """
+[[gate]]
+metric = "per_token_p50_s"
+margin_ratio = 0.30
+confidence = 0.9
+
+[[gate]]
+metric = "mean_acceptance_length"
+margin_ratio = 0.10
+confidence = 0.9
+"""
+
+NONE: dict[str, object] = {"step_s": 0.006, "ttft_s": 0.005}
+NGRAM: dict[str, object] = {**NONE, "tokens_per_step": 2.5}
+
+
+def arm(name: str, script: Mapping[str, object]) -> str:
+    """Return the [[arm]] table of a fake server; all but `none` claim to be ngram."""
+    method = "none" if name == "none" else "ngram"
+    k = "" if method == "none" else "num_speculative_tokens = 3\n"
+    env = f"env = {{DRAFTGATE_FAKE_CONFIG = '{json.dumps(dict(script))}'}}\n"
+    return f'\n[[arm]]\nname = "{name}"\nmethod = "{method}"\n{k}{env}'
+
+
+def write_profile(
+    path: Path,
+    arms: Mapping[str, Mapping[str, object]],
+    *,
+    repeats: int = 1,
+    gates: str = "",
+) -> Path:
+    """Write a profile of fake servers to `path` and return it."""
+    tables = "".join(arm(name, script) for name, script in arms.items())
+    text = _PROFILE.format(repeats=repeats) + tables + gates
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process that has ended.
+
+    Attributes:
+        code: Exit code.
+        output: Both its streams.
+        mark: Value of `MARK` in its environment and in its children's.
+    """
+
+    code: int
+    output: str
+    mark: str
+
+
+class Started:
+    """A process group of its own with a mark in its environment; output to one pipe."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path = ROOT, **env: str) -> None:
+        self.mark = uuid.uuid4().hex
+        self._popen = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env={**os.environ, MARK: self.mark, "COLUMNS": "200", **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def read_until(self, text: str) -> str:
+        """Return the output up to the line that holds `text`."""
+        assert self._popen.stdout is not None
+        lines: list[str] = []
+        while not lines or text not in lines[-1]:
+            line = self._popen.stdout.readline()
+            assert line, f"ended without {text!r}:\n{''.join(lines)}"
+            lines.append(line)
+        return "".join(lines)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        self._popen.send_signal(number)
+
+    def end(self) -> Ended:
+        """Wait for the end."""
+        output, _ = self._popen.communicate(timeout=TIMEOUT_S)
+        return Ended(self._popen.returncode, output, self.mark)
+
+
+def pytest_argv(folder: Path, profile: Path, *args: str) -> list[str]:
+    """Return the command line of the main job with everything below `folder`."""
+    argv = [sys.executable, "-m", "pytest", "tests/perf/test_main_job.py", "-p", "no:cacheprovider"]
+    argv += ["--profile", str(profile), "--runs", str(folder / "runs")]
+    return [*argv, "--baselines", str(folder / "baselines"), *args]
+
+
+def main_job(folder: Path, profile: Path, *args: str, **env: str) -> Ended:
+    """Run the main job to its end."""
+    return Started(pytest_argv(folder, profile, *args), **env).end()
+
+
+def draftgate(folder: Path, *args: str) -> Ended:
+    """Run the `draftgate` command in `folder`."""
+    return Started([sys.executable, "-m", "draftgate.cli", *args], cwd=folder).end()
+
+
+def newest(folder: Path) -> StoredRun:
+    """Return the latest run below `folder`."""
+    return load_run(max((folder / "runs").glob("*/run.json"), key=_age).parent)
+
+
+def _age(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def orphans(mark: str, grace_s: float = 5.0) -> list[psutil.Process]:
+    """Return the living processes that carry the mark, after some time to end."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue  # it ended meanwhile, or belongs to somebody else
+    _, alive = psutil.wait_procs(found, timeout=grace_s)
+    return alive
+
+
+def assert_clean(ended: Ended, folder: Path) -> None:
+    """Assert that nothing of a session is left that should not be: process, file, traceback."""
+    assert [process.cmdline() for process in orphans(ended.mark)] == []
+    assert [str(path) for path in folder.rglob("*.part")] == []
+    assert "Traceback" not in ended.output, ended.output
+    assert "INTERNALERROR" not in ended.output, ended.output
