@@ -50,8 +50,8 @@ steps into one chunk, which makes tokens per step too large by that share; this
 is well below the 5 % that verdicts on acceptance let through."""
 
 TRAFFIC_TIMEOUT_S = 600.0
-"""Longest that the prompts of one kind may take: 72 of them at 48 tokens took
-60 s with the slowest arm of the default profile on two cores."""
+"""Longest that the prompts of one kind may take: on two cores that others used
+as well, 16 at 24 tokens took 4 to 27 s, and 72 at 48 are nine times that."""
 
 DYING_S = 1.0
 """Time a server that cut requests off gets to end, so that its death is told as the cause."""

@@ -240,8 +240,9 @@ class GateSession:
     def _note_death(self, engine: RunningEngine, invalid: Sequence[str]) -> None:
         """Keep in mind that a server died while it was measured, which `invalid` tells."""
         if engine.child is not None and engine.child.exit_code() is not None:
-            self._broken[engine.arm.name] = invalid[0]
-            self._told.add(engine.arm.name)
+            name = engine.arm.name
+            self._broken[name] = invalid[0] if invalid else f"{name}: its server ended"
+            self._told.add(name)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
