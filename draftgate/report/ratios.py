@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 CONFIDENCE = 0.95
 """Coverage of the intervals in a report: the customary level. Nothing is decided
@@ -76,7 +76,7 @@ def ratio_of(base: Mapping[int, float], candidate: Mapping[int, float]) -> Ratio
     if logs.size < 2:
         return Ratio(math.exp(middle), None, None, 1, paired=True)
     error = float(logs.std(ddof=1)) / math.sqrt(logs.size)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, logs.size - 1)) * error
+    half = float(special.stdtrit(logs.size - 1, 0.5 + CONFIDENCE / 2)) * error
     low, high = math.exp(middle - half), math.exp(middle + half)
     return Ratio(math.exp(middle), low, high, int(logs.size), paired=True)
 
