@@ -132,14 +132,22 @@ class GateSession:
         self._environment: Environment | None = None
 
     @property
+    def has_results(self) -> bool:
+        """Whether there is anything to report: a run, a verdict or a failed server."""
+        return bool(self._runs or self._verdicts or self._broken)
+
+    @property
     def profile(self) -> Profile:
         """What to start and send; read at first use.
 
         Raises:
-            SpecError: If it is wrong.
+            SpecError: If it is wrong, or has a gate that can never be judged.
         """
         if self._profile is None:
-            self._profile = self._load()
+            loaded = self._load()
+            # With no runs this only checks the gates: better now than after measuring.
+            judge_cell(loaded.arms[0].name, 1, base=(), candidate=(), gates=loaded.gates)
+            self._profile = loaded
         return self._profile
 
     def plan(self) -> tuple[PlannedRun, ...]:
