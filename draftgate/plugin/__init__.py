@@ -4,7 +4,6 @@ Installed with the package, so any repository can ask for its fixtures. Knows
 how pytest is wired; what happens in a session stands in `session`.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -37,6 +36,9 @@ __all__ = [
     "profile",
     "speculative_arm",
 ]
+
+FILE_WIDTH = 120
+"""Columns of the tables where the output is no terminal; narrower ones cut headings."""
 
 MARKERS = {
     "perf": "timed against a live engine",
@@ -96,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
         baselines=_below(config, config.getoption("--baselines")),
         require_baseline=bool(config.getoption("--require-baseline")),
         require_verdict=bool(config.getoption("--require-verdict")),
-        argv=(Path(sys.argv[0]).name, *config.invocation_params.args),
+        argv=("python", "-m", "pytest", *map(str, config.invocation_params.args)),
         short=bool(config.getoption("--short")),
     )
     session = GateSession(
@@ -136,7 +138,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     gate = session.config.stash[SESSION]
     try:
         gate.finish()
-        if gate.run_path is not None:
+        if gate.run_path is not None and gate.has_results:
             from draftgate.report import write_report  # noqa: PLC0415 - slow, and most sessions need none
 
             gate.stored = load_run(gate.run_path)
@@ -157,7 +159,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         from draftgate.report import print_report  # noqa: PLC0415 - as above
 
         terminalreporter.section("draftgate")
-        console = Console(file=terminalreporter._tw._file, soft_wrap=False)  # noqa: SLF001 - no public way to pytest's own output
+        output = terminalreporter._tw._file  # noqa: SLF001 - no public way to pytest's own output
+        console = Console(file=output, width=None if output.isatty() else FILE_WIDTH)
         print_report(gate.stored, console)
     if gate.stored is not None and not gate.report_error:
         terminalreporter.write_line(f"report: {gate.stored.path / 'report.html'}")

@@ -73,7 +73,7 @@ def test_tokens_from_the_law_raise_no_alarm() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_garbage_is_found(share: float) -> None:
-    """Tokens drawn uniformly in a share of places are found within 300 tokens, in 50 of 50 streams."""
+    """Tokens drawn uniformly in a share of places are found in 50 of 50 streams of 300 tokens."""
     rng = np.random.default_rng(4)
     found = 0
     for _ in range(50):
