@@ -144,7 +144,7 @@ class _Cell:
     @property
     def place(self) -> str:
         """How messages name the cell."""
-        return f"arm {self.arm!r} at {self.concurrency} streams"
+        return f"arm {self.arm!r} at {self.concurrency} {_streams(self.concurrency)}"
 
     def column(self, runs: Sequence[Values]) -> list[float]:
         """Return the gated metric of those runs that have it."""
@@ -167,6 +167,10 @@ class _Cell:
             reason=reason,
             next_step=next_step,
         )
+
+
+def _streams(amount: int) -> str:
+    return "stream" if amount == 1 else "streams"
 
 
 def _judge(cell: _Cell, invalid: Sequence[str]) -> Verdict | None:

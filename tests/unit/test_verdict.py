@@ -148,6 +148,13 @@ def test_verdict_without_baseline_names_the_command() -> None:
     assert verdict.value == pytest.approx(1.0)
 
 
+def test_reason_counts_one_stream_as_one() -> None:
+    """One stream is not "1 streams"."""
+    (verdict,) = judge_cell("ngram", 1, base=[], candidate=[{SPEED.metric: 1.0}], gates=[SPEED])
+
+    assert verdict.reason.removeprefix("the baseline has ") == "no runs for arm 'ngram' at 1 stream"
+
+
 def test_verdict_on_a_metric_the_baseline_lacks() -> None:
     """A baseline without this metric is no baseline for it."""
     base = _runs("requests_per_s", [1.0, 1.0, 1.0])
