@@ -12,7 +12,7 @@ from draftgate.codec import encode
 from draftgate.records import SpeculationCounters, TrafficAcceptance
 from draftgate.specs import GateSpec
 from draftgate.stats.compare import Comparison
-from draftgate.stats.paired import compare_pairs, mean_interval
+from draftgate.stats.paired import Interval, compare_pairs, mean_interval
 from draftgate.verdict import RECORD_COMMAND, Outcome, Verdict, change_text, outcome_of
 
 TRAFFIC_GATE = GateSpec("tokens_per_step", margin_ratio=0.05, confidence=0.99, min_runs=1)
@@ -58,15 +58,27 @@ def judge_traffic(
     return _decide(question, dict(base.tokens_per_step), dict(candidate.tokens_per_step))
 
 
+def place_of(found: TrafficAcceptance) -> str:
+    """Return `ngram on chat`: how messages name the measurement, and its verdict's arm."""
+    return f"{found.arm} on {found.kind}"
+
+
+def tokens_per_step(found: TrafficAcceptance) -> Interval | None:
+    """Return the mean over prompts with its interval; None for fewer than two prompts."""
+    values = [value for _, value in found.tokens_per_step]
+    if len(values) < 2:
+        return None
+    return mean_interval(values, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED)
+
+
 def result_line(found: TrafficAcceptance) -> str:
     """Return the measurement in one line: tokens per step, acceptance, by position."""
-    place = f"{found.arm} on {found.kind}"
+    place = place_of(found)
     if found.invalid:
         return f"{place}: INVALID, {found.invalid[0].splitlines()[0]}"
-    values = [value for _, value in found.tokens_per_step]
-    line = f"{place}: {values[0]:.2f} tokens per step"
-    if len(values) > 1:
-        mean = mean_interval(values, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED)
+    line = f"{place}: {found.tokens_per_step[0][1]:.2f} tokens per step"
+    mean = tokens_per_step(found)
+    if mean is not None:
         line = f"{place}: {mean.estimate:.2f} tokens per step [{mean.low:.2f}, {mean.high:.2f}]"
     return ", ".join([line, *_acceptance(found.counters)])
 
@@ -82,7 +94,7 @@ class _Question:
     @property
     def place(self) -> str:
         """How messages name it, and the verdict's arm."""
-        return f"{self.candidate.arm} on {self.candidate.kind}"
+        return place_of(self.candidate)
 
     def verdict(
         self, outcome: Outcome, reason: str, next_step: str, found: Comparison | None = None

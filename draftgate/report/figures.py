@@ -161,17 +161,11 @@ def _ratio_entry(ratio: Ratio | None) -> Entry:
 
 
 def _acceptance(summary: Summary) -> FigureView:
-    def draw(concurrency: int, series: Sequence[Series]) -> str:
-        last = max(int(line.x[-1]) for line in series)
-        ticks = tuple(float(position) for position in range(last + 1))
-        axis = Axis("Draft position, 0 is the first", "Accepted (%)", ticks, y_range=(0.0, 104.0))
-        return line_plot(f"acceptance{concurrency}", series, axis)
-
     panels = _per_concurrency(
         summary,
         lambda cell: _by_position(summary, cell),
-        draw,
-        lambda line: ", ".join(f"{number(y)} %" for y in line.y),
+        lambda concurrency, series: position_plot(f"acceptance{concurrency}", series),
+        position_words,
     )
     return FigureView(
         "acceptance",
@@ -180,7 +174,7 @@ def _acceptance(summary: Summary) -> FigureView:
         _legend(summary, panels),
         panels,
         "No arm reported speculation counters.",
-        _position_table(panels) if panels else None,
+        position_table("Acceptance by draft position", "Arm", panels) if panels else None,
     )
 
 
@@ -194,13 +188,27 @@ def _by_position(summary: Summary, cell: Cell) -> Series | None:
     return Series(cell.arm, style_of(summary, cell.arm), positions, tuple(shares))
 
 
-def _position_table(panels: Sequence[Panel]) -> Table:
+def position_plot(key: str, series: Sequence[Series]) -> str:
+    """Return the drawing of percentages accepted by draft position."""
+    last = max(int(line.x[-1]) for line in series)
+    ticks = tuple(float(position) for position in range(last + 1))
+    axis = Axis("Draft position, 0 is the first", "Accepted (%)", ticks, y_range=(0.0, 104.0))
+    return line_plot(key, series, axis)
+
+
+def position_words(line: Series) -> str:
+    """Return the percentages of one line for who can't see it."""
+    return ", ".join(f"{number(y)} %" for y in line.y)
+
+
+def position_table(caption: str, heading: str, panels: Sequence[Panel]) -> Table:
+    """Return the percentages by draft position, one group per panel, one row per line."""
     width = max(len(line.x) for panel in panels for line in panel.series)
     groups = tuple(
         Group(panel.title, tuple(_padded(line, width) for line in panel.series)) for panel in panels
     )
-    columns = (Column("Arm"), *(Column(f"Position {i}", "%") for i in range(width)))
-    return Table("Acceptance by draft position", columns, groups)
+    columns = (Column(heading), *(Column(f"Position {i}", "%") for i in range(width)))
+    return Table(caption, columns, groups)
 
 
 def _padded(line: Series, width: int) -> tuple[Entry, ...]:

@@ -80,8 +80,8 @@ def sentence(summary: Summary) -> str:
         return f"{share} regressed{_led_by(hits)}"
     if outcome is Outcome.INCONCLUSIVE:
         return (
-            f"{share} could not be decided: the runs neither rule out a loss beyond the margin "
-            "nor show one."
+            f"{share} could not be decided: what was measured neither rules out a loss beyond "
+            "the margin nor shows one."
         )
     if outcome is Outcome.NO_BASELINE:
         return f"{share} could not be judged: there is nothing stored to compare with yet."
@@ -126,9 +126,9 @@ def _best(summary: Summary, concurrency: int) -> Best:
 
 
 def _unjudged(summary: Summary) -> str:
-    if not summary.run.samples:
+    if not summary.run.samples and not summary.run.traffic:
         return "Nothing was measured, so nothing was judged."
-    if not summary.run.profile.gates:
+    if not summary.run.profile.gates and not summary.run.traffic:
         return "Measured, not judged: the profile has no gates."
     return "Measured, not judged: the run ended before its verdicts."
 

@@ -15,16 +15,18 @@ from typing import Any
 from jinja2 import Environment as Templates
 from jinja2 import PackageLoader, StrictUndefined
 
+from draftgate.drift.judge import TRAFFIC_GATE
 from draftgate.metrics import Direction, MetricDefinition, definition
 from draftgate.records import Environment
 from draftgate.report.details import client_table, failure_table, few_samples_note, metric_tables
 from draftgate.report.figures import figures
-from draftgate.report.format import count, minute, number
+from draftgate.report.format import count, minute, number, percent
 from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
 from draftgate.report.plots import DASHES, MARKERS, SERIES
 from draftgate.report.summary import Summary
 from draftgate.report.table import streams
 from draftgate.report.tables import main_table, why_table
+from draftgate.report.traffic import traffic_figure, traffic_setting, traffic_table
 from draftgate.report.verdicts import blocks, reach_of
 from draftgate.runstore import StoredRun
 
@@ -70,7 +72,11 @@ def page(summary: Summary) -> dict[str, Any]:
         "few_samples": few_samples_note(summary),
         "blocks": blocks(summary.verdicts),
         "reach": _bar_reach(summary),
-        "figures": figures(summary),
+        "figures": () if summary.traffic_only else figures(summary),
+        "traffic": traffic_table(summary),
+        "traffic_figure": traffic_figure(summary),
+        "traffic_setting": traffic_setting(summary),
+        "traffic_confidence": percent(TRAFFIC_GATE.confidence),
         "legend": [_legend_style(index) for index in range(len(SERIES))],
         "metric_tables": metric_tables(summary),
         "failures": failure_table(summary),

@@ -15,6 +15,7 @@ from draftgate.report.html import machine
 from draftgate.report.summary import Summary
 from draftgate.report.table import Entry, Table, streams
 from draftgate.report.tables import main_table, why_table
+from draftgate.report.traffic import traffic_setting, traffic_table
 from draftgate.report.verdicts import VerdictBlock, VerdictView, blocks
 
 LIMIT_CHARACTERS = 60_000
@@ -85,7 +86,15 @@ def _gaps(gaps: Sequence[str]) -> Iterable[str]:
 
 
 def _tables(summary: Summary) -> Iterable[str]:
-    yield from _table(main_table(summary))
+    if not summary.traffic_only:
+        yield from _table(main_table(summary))
+    traffic = traffic_table(summary)
+    if traffic is not None:
+        yield ""
+        yield f"#### {escaped(traffic.caption)}"
+        yield ""
+        yield escaped(traffic_setting(summary))
+        yield from _table(traffic)
 
 
 def _table(table: Table) -> Iterable[str]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from draftgate.drift.judge import place_of
 from draftgate.metrics import compute_all, definition
 from draftgate.records import RunSamples
 from draftgate.report.format import Scale, count, scale_for
@@ -132,6 +133,11 @@ class Summary:
     gaps: tuple[str, ...] = field(default=())
 
     @property
+    def traffic_only(self) -> bool:
+        """Whether the run is about acceptance by traffic alone, so no speed is to be shown."""
+        return bool(self.run.traffic) and not self.run.samples
+
+    @property
     def has_reference(self) -> bool:
         """Whether any run of the arm without speculation can be used."""
         return any(c.runs for (arm, _), c in self.cells.items() if arm == NO_SPECULATION)
@@ -210,6 +216,12 @@ def _cell(arm: str, concurrency: int, planned: int, runs: Iterable[MeasuredRun])
 
 def _gaps(run: StoredRun, cells: Sequence[Cell]) -> Iterator[str]:
     """Yield one sentence for each thing a reader would look for in vain."""
+    if run.samples or not run.traffic:
+        yield from _speed_gaps(run, cells)
+    yield from _traffic_gaps(run)
+
+
+def _speed_gaps(run: StoredRun, cells: Sequence[Cell]) -> Iterator[str]:
     if all(arm.name != NO_SPECULATION for arm in run.profile.arms):
         yield (
             f"The profile has no arm {NO_SPECULATION!r}: speed-up and changes against "
@@ -231,6 +243,19 @@ def _gaps(run: StoredRun, cells: Sequence[Cell]) -> Iterator[str]:
     silent = [cell for cell in cells if cell.runs and cell.spread(SPEED) is None]
     if silent:
         yield f"Without output tokens in the window: {_places(silent)}."
+
+
+def _traffic_gaps(run: StoredRun) -> Iterator[str]:
+    got = {(found.arm, found.kind) for found in run.traffic}
+    arms = [arm.name for arm in run.profile.arms if arm.engine.speculative is not None]
+    for kind in dict.fromkeys(found.kind for found in run.traffic):
+        missing = [arm for arm in arms if (arm, kind) not in got]
+        if missing:
+            yield f"Acceptance not measured: {', '.join(missing)} on {kind}."
+    for found in run.traffic:
+        if found.invalid:
+            reasons = "; ".join(reason.splitlines()[0].rstrip(".") for reason in found.invalid)
+            yield f"Invalid acceptance, in no number: {place_of(found)}: {reasons}."
 
 
 def _places(cells: Iterable[Cell]) -> str:

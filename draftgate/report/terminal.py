@@ -12,6 +12,7 @@ from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
 from draftgate.report.summary import Summary
 from draftgate.report.table import Entry, Table, streams
 from draftgate.report.tables import main_table, why_table
+from draftgate.report.traffic import traffic_table
 from draftgate.report.verdicts import VerdictBlock, VerdictView, blocks
 from draftgate.verdict import Outcome
 
@@ -29,10 +30,11 @@ TONES = {"good": "green", "bad": "red", "quiet": "dim", "": ""}
 
 def print_summary(summary: Summary, console: Console) -> None:
     """Print tables first and the answer last, where the eye is when a command ends."""
-    _print_table(main_table(summary), console)
-    why = why_table(summary)
-    if why is not None and why.rows:
-        _print_table(why, console)
+    if not summary.traffic_only:
+        _print_table(main_table(summary), console)
+    for extra in (why_table(summary), traffic_table(summary)):
+        if extra is not None and extra.rows:
+            _print_table(extra, console)
     for block in blocks(summary.verdicts):
         if not block.outcome.green:
             _print_block(block, console)

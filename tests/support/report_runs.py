@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from draftgate.records import RunSamples
+from draftgate.drift.judge import judge_traffic
+from draftgate.records import RunSamples, SpeculationCounters, TrafficAcceptance
 from draftgate.runstore import StoredRun
 from draftgate.specs import Profile
 from draftgate.verdict import Outcome, Verdict
 from tests.support.samples import make_environment, make_profile, make_runs, make_verdicts
+from tests.support.traffic import make_traffic
 
 SMALL: Mapping[str, Any] = {"requests": 3, "tokens": 16}
 """Settings of runs that are quick to make and to draw."""
@@ -21,6 +23,7 @@ def stored_run(
     samples: Sequence[RunSamples] | None = None,
     verdicts: Sequence[Verdict] = (),
     baseline: str | None = None,
+    traffic: Sequence[TrafficAcceptance] = (),
 ) -> StoredRun:
     """Return a run as read back from `path`, with synthetic samples by default."""
     profile = profile or make_profile(concurrencies=(1, 8), repeats=3)
@@ -35,6 +38,7 @@ def stored_run(
         samples=tuple(make_runs(profile, **SMALL) if samples is None else samples),
         verdicts=tuple(verdicts),
         baseline=baseline,
+        traffic=tuple(traffic),
     )
 
 
@@ -110,6 +114,48 @@ def nothing(path: Path) -> StoredRun:
     return stored_run(path, samples=())
 
 
+def traffic_of_each_kind() -> tuple[TrafficAcceptance, ...]:
+    """Return acceptance of two arms on three kinds; one is invalid, one has no counters."""
+    counts = {"chat": (520, 380, 240), "code": (710, 560, 470), "arithmetic": (640, 430, 310)}
+    whole = [
+        make_traffic(arm, kind, counters=SpeculationCounters(1000, 3000, sum(by), by))
+        for arm in ("ngram", "draft_model")
+        for kind, by in counts.items()
+    ]
+    lost = replace(whole[4], invalid=("3 of 60 requests failed (early end)",))
+    return (*whole[:4], lost, replace(whole[5], counters=None))
+
+
+def traffic_verdicts() -> tuple[Verdict, ...]:
+    """Return what is decided on them: pass, regression, improvement, invalid, no baseline."""
+    chat, code, arithmetic, *drafted = traffic_of_each_kind()
+    return (
+        judge_traffic(make_traffic("ngram", "chat"), chat),
+        judge_traffic(make_traffic("ngram", "code", factor=1.25, noise=0.02), code),
+        judge_traffic(make_traffic("ngram", "arithmetic", factor=0.8), arithmetic),
+        *(judge_traffic(None, found) for found in drafted),
+    )
+
+
+def traffic_only(path: Path) -> StoredRun:
+    """Return a run that measured acceptance by traffic and no speed."""
+    return stored_run(
+        path,
+        samples=(),
+        verdicts=traffic_verdicts(),
+        baseline="baselines/example.acceptance.json",
+        traffic=traffic_of_each_kind(),
+    )
+
+
+def mixed(path: Path) -> StoredRun:
+    """Return a run that measured speed and acceptance by traffic."""
+    verdicts = (verdict_of(Outcome.PASS), *traffic_verdicts())
+    return stored_run(
+        path, verdicts=verdicts, baseline="baselines/example.json", traffic=traffic_of_each_kind()
+    )
+
+
 SITUATIONS: Mapping[str, Callable[[Path], StoredRun]] = {
     situation.__name__: situation
     for situation in (
@@ -122,5 +168,7 @@ SITUATIONS: Mapping[str, Callable[[Path], StoredRun]] = {
         without_requests,
         aborted,
         nothing,
+        traffic_only,
+        mixed,
     )
 }

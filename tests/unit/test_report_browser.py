@@ -20,6 +20,9 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 WIDTHS = (390, 1280)
 
+NAMES = ("complete", "aborted", "no_baseline", "nothing", "traffic_only", "mixed")
+"""Situations whose page is opened."""
+
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
 
 COLOURS = """
@@ -62,8 +65,7 @@ def _browser() -> Iterator[Browser]:
 @pytest.fixture(name="pages", scope="module")
 def _pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the written page of some situations."""
-    names = ("complete", "aborted", "no_baseline", "nothing")
-    return {name: write_report(SITUATIONS[name](tmp_path_factory.mktemp(name))) for name in names}
+    return {name: write_report(SITUATIONS[name](tmp_path_factory.mktemp(name))) for name in NAMES}
 
 
 @pytest.fixture(name="visit")
@@ -90,7 +92,7 @@ def _visit(browser: Browser, pages: dict[str, Path]) -> Any:
         context.close()
 
 
-@pytest.mark.parametrize("name", ["complete", "aborted", "no_baseline", "nothing"])
+@pytest.mark.parametrize("name", NAMES)
 def test_page_loads_alone_and_without_complaint(visit: Any, name: str) -> None:
     """Offline, the only request is the file itself and the console stays empty."""
     seen = visit(name)
@@ -101,7 +103,7 @@ def test_page_loads_alone_and_without_complaint(visit: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["complete", "aborted", "no_baseline", "nothing"])
+@pytest.mark.parametrize("name", NAMES)
 def test_page_is_no_wider_than_the_screen(visit: Any, name: str, width: int) -> None:
     """Nothing scrolls sideways but tables inside their own frame, all parts opened."""
     page = visit(name, width).page

@@ -15,7 +15,13 @@ from tests.support import report_runs
 from tests.support.report_runs import SITUATIONS, complete, stored_run
 from tests.support.samples import make_environment, make_profile, make_verdicts
 
-SECTIONS = ("speed", "why", "verdicts", "plots", "metrics", "setup", "health", "definitions")
+SPEED_SECTIONS = ("speed", "why", "verdicts", "plots", "metrics", "setup", "health", "definitions")
+
+SECTIONS = {
+    "traffic_only": ("traffic", "verdicts", "setup"),
+    "mixed": (*SPEED_SECTIONS[:2], "traffic", *SPEED_SECTIONS[2:]),
+}
+"""Sections of situations that do not have those of speed alone."""
 
 VOID = {"meta", "link", "br", "line", "circle", "rect", "path", "use"}
 
@@ -71,13 +77,16 @@ def _page(rendered: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation: str) -> None:
-    """Whatever is missing, tags nest, ids are unique, and all sections are there in order."""
+    """Whatever is missing, tags nest, ids are unique, and the sections are there in order."""
     parsed = _parsed(rendered[situation])
+    sections = re.findall(r'<section id="(\w+)">', rendered[situation])
+    links = re.findall(r'href="#(\w+)"', rendered[situation])
 
     assert parsed.wrong == []
     assert parsed.open == []
     assert len(parsed.ids) == len(set(parsed.ids))
-    assert [name for name in parsed.ids if name in SECTIONS] == list(SECTIONS)
+    assert sections == list(SECTIONS.get(situation, SPEED_SECTIONS))
+    assert links == sections
 
 
 @pytest.mark.parametrize(
@@ -97,6 +106,8 @@ def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation:
         ("aborted", "2 of 48 requests failed"),
         ("nothing", "Nothing was measured, so nothing was judged."),
         ("nothing", "No run was taken."),
+        ("traffic_only", "Invalid acceptance, in no number: draft_model on code: 3 of 60 requests"),
+        ("mixed", "3 of 60 requests failed (early end)"),
     ],
 )
 def test_page_says_what_is_missing(rendered: dict[str, str], situation: str, words: str) -> None:
@@ -113,6 +124,37 @@ def test_page_asks_the_network_for_nothing(page: str) -> None:
     assert links
     assert all(link.startswith("#") or link == "data:," for link in links)
     assert not re.search(r"url\((?!#)", page)
+
+
+@pytest.mark.parametrize("situation", ["traffic_only", "mixed"])
+def test_acceptance_by_traffic_has_table_and_plot(rendered: dict[str, str], situation: str) -> None:
+    """Each kind is a row with its badge; arms with counters are drawn, with words and numbers."""
+    part = rendered[situation].split('<section id="traffic">')[1].split("</section>")[0]
+    table, figure = part.split("<figure")
+
+    assert re.findall(r'<th scope="row">(\w+)', table) == ["chat", "code", "arithmetic"] * 2
+    assert re.findall(r'class="badge (\w+)', table) == [
+        "pass",
+        "regression",
+        "improvement",
+        "no_baseline",
+        "invalid_run",
+        "no_baseline",
+    ]
+    assert re.findall(r'aria-label="[^"]*traffic\. (\w+)\. chat: 52.0 %', figure) == [
+        "ngram",
+        "draft_model",
+    ]
+    assert "<table" in figure
+
+
+def test_run_of_traffic_alone_shows_no_speed(rendered: dict[str, str]) -> None:
+    """Without perf samples there is no empty table, and no word that nothing was measured."""
+    text = " ".join(_parsed(rendered["traffic_only"]).text)
+
+    for words in ("Nothing was measured", "Speed-up", "tokens/s", "not measured", "None."):
+        assert words not in text
+    assert "1 of 6 gates regressed, ngram on code at 8 streams" in text
 
 
 def test_every_inner_link_has_a_target(page: str) -> None:

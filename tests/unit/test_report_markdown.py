@@ -33,6 +33,18 @@ def test_markdown_is_the_expected_file(tmp_path: Path, outcome: Outcome) -> None
     assert text == file.read_text(encoding="utf-8"), f"{REWRITE}=1 writes the expected files anew"
 
 
+@pytest.mark.parametrize("situation", ["traffic_only", "mixed"])
+def test_markdown_of_traffic_is_the_expected_file(tmp_path: Path, situation: str) -> None:
+    """Acceptance by traffic, alone or beside speed, is the committed file, byte for byte."""
+    file = EXPECTED / f"report_{situation}.md"
+
+    text = render_markdown(summarise(SITUATIONS[situation](tmp_path)))
+
+    if os.environ.get(REWRITE) == "1":
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{REWRITE}=1 writes the expected files anew"
+
+
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_every_situation_gives_markdown(tmp_path: Path, situation: str) -> None:
     """Whatever is missing, the comment starts with the outcome and stays in its limit."""

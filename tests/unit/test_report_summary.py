@@ -98,6 +98,18 @@ def test_gaps_say_what_is_missing(tmp_path: Path, situation: str, gap: str) -> N
     assert any(sentence.startswith(gap) for sentence in summary.gaps), summary.gaps
 
 
+def test_traffic_alone_misses_no_speed(tmp_path: Path) -> None:
+    """Of a run without perf samples only gaps of acceptance are told."""
+    run = report_runs.traffic_only(tmp_path)
+
+    gaps = summarise(replace(run, traffic=run.traffic[:4])).gaps
+
+    assert gaps == (
+        "Acceptance not measured: draft_model on code.",
+        "Acceptance not measured: draft_model on arithmetic.",
+    )
+
+
 def test_complete_run_misses_nothing(tmp_path: Path) -> None:
     """A run with all its cells has no gaps."""
     assert summarise(report_runs.complete(tmp_path)).gaps == ()
@@ -150,6 +162,8 @@ def test_run_without_verdicts_is_not_judged(tmp_path: Path) -> None:
 
     assert summary.outcome is None
     assert sentence(summary) == "Measured, not judged: the run ended before its verdicts."
+    drift = replace(report_runs.traffic_only(tmp_path), verdicts=())
+    assert sentence(summarise(drift)) == "Measured, not judged: the run ended before its verdicts."
     ungated = stored_run(tmp_path, make_profile(gates=()))
     assert sentence(summarise(ungated)) == "Measured, not judged: the profile has no gates."
 

@@ -42,6 +42,18 @@ def test_verdicts_that_are_not_green_give_reason_and_next_step(tmp_path: Path) -
     assert "✓ Pass" not in text.split("Factors", 1)[1]
 
 
+def test_acceptance_by_traffic_stands_beside_speed(tmp_path: Path) -> None:
+    """The table of traffic comes with that of speed where both were measured, else alone."""
+    mixed, alone = _printed(tmp_path, "mixed"), _printed(tmp_path, "traffic_only")
+
+    for text in (mixed, alone):
+        assert "Acceptance by traffic" in text
+        assert "52 / 38 / 24" in text
+    assert "Speed-up" in mixed
+    assert "Speed" not in alone
+    assert "Best at" not in alone
+
+
 def test_markup_in_names_is_printed_as_it_is(tmp_path: Path) -> None:
     """Brackets from outside are not rich markup."""
     out = io.StringIO()
