@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 MARK = "DRAFTGATE_TEST_MARK"
 TIMEOUT_S = 60.0
 
+_ENVIRONMENT = {
+    "COLUMNS": "200",
+    "PYTHONDONTWRITEBYTECODE": "",  # each session would compile draftgate anew: a second
+}
+
 _PROFILE = """
 schema = 1
 name = "fake-flow"
@@ -34,7 +39,7 @@ model = "fake"
 dataset = "mixed"
 concurrencies = [1]
 repeats = {repeats}
-window_s = 0.25
+window_s = 0.15
 min_requests = 2
 stagger_s = 0.0
 stall_timeout_s = 5
@@ -105,7 +110,7 @@ class Started:
         self._popen = subprocess.Popen(
             list(argv),
             cwd=cwd,
-            env={**os.environ, MARK: self.mark, "COLUMNS": "200", **env},
+            env={**os.environ, **_ENVIRONMENT, MARK: self.mark, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

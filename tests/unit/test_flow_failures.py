@@ -181,7 +181,7 @@ def test_full_disk_is_one_error_and_no_half_written_file(tmp_path: Path) -> None
     """On a small full tmpfs the session says so once; files there are whole or absent."""
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare(1) to mount a small tmpfs")
-    profile = write_profile(tmp_path / "fake.toml", {"none": NONE}, repeats=12)
+    profile = write_profile(tmp_path / "fake.toml", {"none": NONE}, repeats=8)
     (tmp_path / "runs").mkdir()
     script = (
         'mount -t tmpfs -o size=48k none "$0" || exit 77; "$@"; code=$?; '

@@ -15,10 +15,12 @@ from tests.support.flow import (
     NGRAM,
     NONE,
     Ended,
+    Started,
     assert_clean,
     draftgate,
     main_job,
     newest,
+    pytest_argv,
     write_profile,
 )
 
@@ -41,6 +43,23 @@ def accepted(first: tuple[Path, Ended, StoredRun]) -> Path:
     done = draftgate(folder, "baseline", "accept", str(run.path), "--reason", "the first numbers")
     assert done.code == 0, done.output
     return folder
+
+
+@pytest.fixture(scope="module")
+def later(accepted: Path) -> dict[str, tuple[Ended, StoredRun]]:
+    """Two sessions against that baseline, side by side: the same servers, and worse ones."""
+    same = accepted / "fake.toml"
+    worse = {"none": {**NONE, "step_s": 0.012}, "ngram": {**NGRAM, "tokens_per_step": 1.25}}
+    profiles = {
+        "same": (same, ["--require-baseline"]),
+        "worse": (write_profile(accepted / "worse.toml", worse, repeats=3, gates=GATES), []),
+    }
+    started = {}
+    for name, (profile, options) in profiles.items():
+        runs = ["--runs", str(accepted / name / "runs")]
+        started[name] = Started(pytest_argv(accepted, profile, *options, *runs))
+    ended = {name: session.end() for name, session in started.items()}
+    return {name: (end, newest(accepted / name)) for name, end in ended.items()}
 
 
 def outcomes(run: StoredRun) -> dict[tuple[str, str], tuple[Outcome, tuple[str, ...]]]:
@@ -140,11 +159,11 @@ def test_accepted_baseline_is_one_readable_file(accepted: Path) -> None:
     assert "the first numbers" in files[0].read_text()
 
 
-def test_unchanged_engine_passes(accepted: Path) -> None:
+def test_unchanged_engine_passes(accepted: Path, later: dict[str, tuple[Ended, StoredRun]]) -> None:
     """A second session of the same servers finds no regression and judges every gate."""
-    ended = main_job(accepted, accepted / "fake.toml", "--require-baseline")
+    ended, run = later["same"]
 
-    found = outcomes(newest(accepted))
+    found = outcomes(run)
     assert ended.code == 0, ended.output
     assert set(found) == {
         ("none", "per_token_p50_s"),
@@ -156,14 +175,13 @@ def test_unchanged_engine_passes(accepted: Path) -> None:
     assert_clean(ended, accepted)
 
 
-def test_planted_faults_are_regressions_with_their_cause(accepted: Path) -> None:
+def test_planted_faults_are_regressions_with_their_cause(
+    accepted: Path, later: dict[str, tuple[Ended, StoredRun]]
+) -> None:
     """Steps twice as long name step time, fewer tokens per step name acceptance."""
-    worse = {"none": {**NONE, "step_s": 0.012}, "ngram": {**NGRAM, "tokens_per_step": 1.25}}
-    profile = write_profile(accepted / "worse.toml", worse, repeats=3, gates=GATES)
+    ended, run = later["worse"]
 
-    ended = main_job(accepted, profile)
-
-    found = outcomes(newest(accepted))
+    found = outcomes(run)
     assert ended.code == 1
     assert found["none", "per_token_p50_s"] == (Outcome.REGRESSION, ("step time",))
     assert found["ngram", "per_token_p50_s"] == (Outcome.REGRESSION, ("acceptance",))
