@@ -7,6 +7,7 @@ is told by the kernel when draftgate dies without stopping it.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from draftgate.errors import EngineError
 
 TERM_GRACE_S = 20.0
 """Time a server gets to end by itself; vLLM's CPU build was seen to need 1 to 3 s."""
+
+_EXCEPTION = re.compile(r"\b[A-Z]\w*(Error|Exception): \S")
 
 _GUARD = Path(__file__).with_name("guard.py")
 
@@ -83,11 +86,18 @@ class ChildProcess:
         return self._popen.poll()
 
     def log_tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log, indented."""
+        """Return the last lines of its log, indented, after the first that names an exception.
+
+        Where one process of a server fails, the others end with tracebacks of
+        their own; what went wrong stands far above them.
+        """
         if not self.log_path.exists():
             return "    (no log)"
         text = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in text[-lines:]) or "    (the log is empty)"
+        tail = text[-lines:]
+        first = next((line for line in text[:-lines] if _EXCEPTION.search(line)), None)
+        shown = tail if first is None else [first, "[...]", *tail]
+        return "\n".join(f"    {line}" for line in shown) or "    (the log is empty)"
 
     def raise_if_dead(self) -> None:
         """Do nothing while it runs.

@@ -205,3 +205,21 @@ def test_killed_parent_leaves_no_child(tmp_path: Path) -> None:
 
     _, alive = psutil.wait_procs([child], timeout=10)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_death_shows_the_first_exception_above_the_tail(tmp_path: Path) -> None:
+    """What went wrong first is shown although later tracebacks fill the end of the log."""
+    noise = "; ".join(f"print('later {i}')" for i in range(40))
+    program = f"print('ValueError: the true cause'); {noise}; raise SystemExit(1)"
+    child = ChildProcess(
+        "server", (sys.executable, "-c", program), {}, tmp_path / "s.log", SYSTEM_CLOCK
+    )
+    assert child.wait(20) == 1
+
+    with pytest.raises(EngineError) as caught:
+        child.raise_if_dead()
+
+    told = str(caught.value)
+    assert "ValueError: the true cause" in told
+    assert "later 39" in told
+    assert "later 3\n" not in told

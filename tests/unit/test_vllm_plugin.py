@@ -1,4 +1,8 @@
-"""The sampling repair: the same as a literal loop, and inert until it is switched on."""
+"""The sampling repair: the same as a literal loop, and inert until it is switched on.
+
+torch is imported in the tests: two seconds and a heap that slows every garbage
+collection of the load tests are not for every collection of the suite.
+"""
 
 import subprocess
 import sys
@@ -6,13 +10,11 @@ import types
 from itertools import pairwise
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.vllm_plugins import VARIABLE, cpu_sampling, enabled
 
-DTYPES = [torch.float32, torch.int32, torch.int64]
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 5)), min_size=1, max_size=9)
 
 
@@ -25,14 +27,17 @@ def literal(values: list[float], ends: list[int], old: float, new: float) -> lis
     return expected
 
 
-@pytest.mark.parametrize("cumulative", [torch.int32, torch.int64], ids=["cu32", "cu64"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize("cumulative_type", ["int32", "int64"])
+@pytest.mark.parametrize("value_type", ["float32", "int32", "int64"])
 @given(rows=ROWS, spare=st.integers(0, 3))
 @settings(max_examples=40, deadline=None)
 def test_expand_is_the_literal_loop(
-    dtype: torch.dtype, cumulative: torch.dtype, rows: list[tuple[int, int]], spare: int
+    value_type: str, cumulative_type: str, rows: list[tuple[int, int]], spare: int
 ) -> None:
     """Every position of every row is written, in the output's type; what is beyond stays."""
+    import torch
+
+    dtype, cumulative = getattr(torch, value_type), getattr(torch, cumulative_type)
     values = [value for value, _ in rows]
     ends = torch.tensor([count for _, count in rows]).cumsum(0).to(cumulative)
     size = int(ends[-1])
@@ -47,6 +52,8 @@ def test_expand_is_the_literal_loop(
 
 def test_expand_keeps_fractions() -> None:
     """Temperatures are not rounded, and the greedy value 0 becomes the given one."""
+    import torch
+
     output = torch.full((4,), float("nan"))
 
     cpu_sampling.expand(
