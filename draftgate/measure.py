@@ -38,9 +38,6 @@ from draftgate.specs import (
     WorkloadSpec,
 )
 
-PROMPT_STRIDE = 37
-"""Prompts by which the runs of a cell are shifted, so that repeats see different ones."""
-
 MAX_CLIENT_CPU_RATIO = 0.5
 """Share of one core above which the client counts as part of what was measured."""
 
@@ -115,7 +112,7 @@ def measure_run(
     started_at = clock.wall().isoformat()
     meters = _Meters(engine, ResourceSampler(engine.pid, clock))
     endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
-    requests = request_source(endpoint.model, workload, prompts, cell.repeat * PROMPT_STRIDE)
+    requests = request_source(endpoint.model, workload, prompts)
     hooks = LoadHooks(meters.open, meters.close, progress)
     plan = _plan(workload, cell.concurrency)
     loaded = run_load(endpoint, requests, plan, clock=clock, hooks=hooks)
@@ -165,8 +162,9 @@ def measure_traffic(
     """
     workload = _once_each(traffic)
     endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
-    requests = request_source(endpoint.model, workload, traffic.prompts, 0)
-    plan, hooks = _plan(workload, workload.concurrencies[0]), LoadHooks(on_progress=progress)
+    requests = request_source(endpoint.model, workload, traffic.prompts)
+    plan = replace(_plan(workload, workload.concurrencies[0]), whole_rounds=False)
+    hooks = LoadHooks(on_progress=progress)
     meters = _Meters(engine, ResourceSampler(engine.pid, clock))
     meters.open()
     try:
@@ -209,12 +207,13 @@ def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Promp
 
 
 def request_source(
-    model: str, workload: WorkloadSpec, prompts: Sequence[Prompt], first: int
+    model: str, workload: WorkloadSpec, prompts: Sequence[Prompt]
 ) -> Callable[[int], PreparedRequest]:
-    """Return a function that gives the next request, prompts in turn from number `first`.
+    """Return a function that gives the next request, prompts in turn.
 
-    All streams draw from one sequence, so every arm sees the same prompts in
-    the same order, whatever its speed.
+    All streams draw from one sequence that begins anew in each run, so every
+    arm and every repeat sends the same prompts in the same order: runs of a
+    cell differ in timing, not in what was asked.
     """
     numbers = itertools.count()
     run_id = uuid.uuid4().hex
@@ -222,7 +221,7 @@ def request_source(
 
     def next_request(_stream: int) -> PreparedRequest:
         number = next(numbers)
-        prompt = prompts[(first + number) % len(prompts)]
+        prompt = prompts[number % len(prompts)]
         salt = f"{run_id}-{number}" if defeated else None
         return prepare_chat(prompt, model, _seeded(workload.sampling, number), cache_salt=salt)
 
@@ -246,6 +245,7 @@ def _plan(workload: WorkloadSpec, concurrency: int) -> ClosedLoopPlan:
         stall_timeout_s=workload.stall_timeout_s,
         run_timeout_s=workload.run_timeout_s,
         keep_text=False,
+        whole_rounds=True,
     )
 
 

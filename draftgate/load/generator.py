@@ -40,6 +40,8 @@ class ClosedLoopPlan:
         stall_timeout_s: Silence after which a request is given up.
         run_timeout_s: Time after which the run ends whatever is open.
         keep_text: Whether records hold the output text.
+        whole_rounds: Whether the window closes at the end of a round of all
+            streams only; see `draftgate.load.window.WindowRule`.
     """
 
     concurrency: int
@@ -50,6 +52,7 @@ class ClosedLoopPlan:
     stall_timeout_s: float
     run_timeout_s: float
     keep_text: bool = True
+    whole_rounds: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -182,6 +185,7 @@ class _ClosedLoop:
             warmup_requests=plan.warmup_requests,
             window_s=plan.window_s,
             min_requests=plan.min_requests,
+            whole_rounds=plan.whole_rounds,
         )
         self._connections = [
             StreamConnection(endpoint, clock, stall_timeout_s=plan.stall_timeout_s)

@@ -26,15 +26,27 @@ class WindowRule:
     and placed so that the request whose end opens it lies outside, and the
     one whose end closes it lies inside.
 
+    Streams that were started together stay in step: all prefill, then all
+    decode. A window that ends anywhere in such a round counts one phase too
+    often; in `whole_rounds` it closes only as the number of requests ended
+    inside becomes a multiple of the number of streams.
+
     Args:
         streams: Number of closed-loop streams c.
         warmup_requests: Requests that each stream ends before the window.
         window_s: Shortest length of the window.
         min_requests: Fewest requests that must end inside it.
+        whole_rounds: Whether it closes at the end of a round only.
     """
 
     def __init__(
-        self, streams: int, *, warmup_requests: int, window_s: float, min_requests: int
+        self,
+        streams: int,
+        *,
+        warmup_requests: int,
+        window_s: float,
+        min_requests: int,
+        whole_rounds: bool = False,
     ) -> None:
         self.phase = Phase.WARM_UP
         self.ended_inside = 0
@@ -43,6 +55,8 @@ class WindowRule:
         self._cold = set(range(streams))
         self._window_ns = round(window_s * 1e9)
         self._min_requests = min_requests
+        self._round = streams if whole_rounds else 1
+        self._whole_rounds = whole_rounds
         self._opened = False
         self._start_ns = 0
         self._end_ns = 0
@@ -71,8 +85,8 @@ class WindowRule:
                 self._warm(stream, t_ns)
 
     def tick(self, t_ns: int) -> None:
-        """Take note that it is `t_ns`."""
-        if self.phase is Phase.OPEN and self._is_enough(t_ns):
+        """Take note that it is `t_ns`; a window of whole rounds closes by requests alone."""
+        if self.phase is Phase.OPEN and not self._whole_rounds and self._is_enough(t_ns):
             self.close(t_ns)
 
     def close(self, t_ns: int) -> None:
@@ -94,4 +108,5 @@ class WindowRule:
 
     def _is_enough(self, t_ns: int) -> bool:
         long_enough = t_ns - self._start_ns >= self._window_ns
-        return long_enough and self.ended_inside >= self._min_requests
+        at_end_of_round = self.ended_inside % self._round == 0
+        return long_enough and at_end_of_round and self.ended_inside >= self._min_requests

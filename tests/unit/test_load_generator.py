@@ -92,6 +92,22 @@ def test_window_without_warm_up_opens_at_the_last_first_byte() -> None:
     assert rule.phase is Phase.OPEN
 
 
+def test_window_of_whole_rounds_closes_at_the_end_of_one() -> None:
+    """It closes as the last of two streams ends its second request, not by time or in between."""
+    rule = WindowRule(2, warmup_requests=1, window_s=1.0, min_requests=1, whole_rounds=True)
+    for stream, t_ns in ((0, 0), (1, 0), (0, S // 2), (1, S * 3 // 4)):
+        rule.ended(stream, t_ns)
+    rule.tick(2 * S)
+    rule.ended(0, 3 * S)
+    assert rule.phase is Phase.OPEN
+
+    rule.ended(1, 4 * S)
+
+    assert rule.phase is Phase.CLOSED
+    assert rule.window == Window(1, 4 * S + 1)
+    assert rule.ended_inside == 4
+
+
 def test_window_needs_time_and_requests() -> None:
     """It stays open past its length until enough requests ended, and takes in the last."""
     rule = _rule(warmup_requests=1)

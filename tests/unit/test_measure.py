@@ -12,7 +12,7 @@ from draftgate.datasets import Prompt
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.engines.running import RunningEngine, launch
 from draftgate.errors import SpecError
-from draftgate.measure import PROMPT_STRIDE, Cell, measure_run, prime, request_source
+from draftgate.measure import Cell, measure_run, prime, request_source
 from draftgate.metrics import compute_all
 from draftgate.records import RunSamples
 from draftgate.specs import (
@@ -202,31 +202,24 @@ def test_unset_key_stops_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch
         assert server.requests == 0
 
 
-def bodies(workload: WorkloadSpec, first: int, count: int) -> list[dict[str, Any]]:
+def bodies(workload: WorkloadSpec, count: int) -> list[dict[str, Any]]:
     """Return the bodies of the next requests."""
-    source = request_source("fake", workload, PROMPTS, first)
+    source = request_source("fake", workload, PROMPTS)
     return [json.loads(source(stream % 3).body) for stream in range(count)]
 
 
 def test_requests_go_round_the_prompts_whatever_the_stream() -> None:
-    """All streams draw from one sequence that starts at the run's own place and wraps around."""
-    found = [body["messages"][0]["content"] for body in bodies(WORKLOAD, 48, 4)]
+    """All streams draw from one sequence that starts anew in each run and wraps around."""
+    found = [body["messages"][0]["content"] for body in bodies(WORKLOAD, 52)]
 
-    assert found == ["question 48", "question 49", "question 0", "question 1"]
-
-
-def test_repeats_see_different_prompts() -> None:
-    """The shift per repeat is no multiple of the size of any dataset of ours (72 and 216)."""
-    starts = {repeat * PROMPT_STRIDE % 216 for repeat in range(8)}
-
-    assert len(starts) == 8
-    assert len({start % 72 for start in starts}) == 8
+    assert found[:2] == ["question 0", "question 1"]
+    assert found[48:] == ["question 48", "question 49", "question 0", "question 1"]
 
 
 def test_defeated_prefix_cache_gives_every_request_a_salt_of_its_own() -> None:
     """No two requests share a salt, in no two runs; primed ones have none."""
-    salts = [b["cache_salt"] for _ in range(2) for b in bodies(WORKLOAD, 0, 5)]
-    primed = bodies(replace(WORKLOAD, prefix_cache=PrefixCache.PRIMED), 0, 2)
+    salts = [b["cache_salt"] for _ in range(2) for b in bodies(WORKLOAD, 5)]
+    primed = bodies(replace(WORKLOAD, prefix_cache=PrefixCache.PRIMED), 2)
 
     assert len(set(salts)) == 10
     assert all("cache_salt" not in body for body in primed)
@@ -236,8 +229,8 @@ def test_seed_counts_up_by_request() -> None:
     """A workload's seed gives each request another one, the same in every run."""
     seeded = replace(WORKLOAD, sampling=SamplingParams(max_tokens=4, temperature=1.0, seed=7))
 
-    assert [body["seed"] for body in bodies(seeded, 0, 3)] == [7, 8, 9]
-    assert all("seed" not in body for body in bodies(WORKLOAD, 0, 2))
+    assert [body["seed"] for body in bodies(seeded, 3)] == [7, 8, 9]
+    assert all("seed" not in body for body in bodies(WORKLOAD, 2))
 
 
 def test_priming_sends_every_prompt_once_and_only_where_asked() -> None:
