@@ -98,7 +98,7 @@ def worst(verdicts: Iterable[Verdict]) -> Outcome:
     return next((outcome for outcome in _SEVERITY if outcome in found), Outcome.INCONCLUSIVE)
 
 
-def judge_cell(
+def judge_cell(  # noqa: PLR0913 - each argument is a part of one question
     arm: str,
     concurrency: int,
     *,
@@ -106,6 +106,7 @@ def judge_cell(
     candidate: Sequence[Values],
     gates: Sequence[GateSpec],
     invalid: Sequence[str] = (),
+    paired: bool = False,
 ) -> tuple[Verdict, ...]:
     """Judge one arm at one concurrency, one verdict per gate that applies.
 
@@ -122,12 +123,15 @@ def judge_cell(
         gates: What to tolerate.
         invalid: Why runs of the candidate cannot be used; any reason makes
             every verdict INVALID_RUN.
+        paired: Whether run i of both sides were taken next to each other, in
+            turn; runs against a stored baseline never were.
 
     Raises:
         SpecError: If a gate names an unknown metric or one without a better
             direction.
     """
-    judged = (_judge(_Cell(arm, concurrency, base, candidate, gate), invalid) for gate in gates)
+    cells = (_Cell(arm, concurrency, base, candidate, gate, paired) for gate in gates)
+    judged = (_judge(cell, invalid) for cell in cells)
     return tuple(verdict for verdict in judged if verdict is not None)
 
 
@@ -140,6 +144,7 @@ class _Cell:
     base: Sequence[Values]
     candidate: Sequence[Values]
     gate: GateSpec
+    paired: bool
 
     @property
     def place(self) -> str:
@@ -234,6 +239,7 @@ def _decide(cell: _Cell, metric: MetricDefinition) -> Verdict:
             higher_is_better=higher,
             margin_ratio=cell.gate.margin_ratio,
             confidence=cell.gate.confidence,
+            paired=cell.paired,
         )
     except ValueError as error:
         return cell.verdict(
@@ -338,7 +344,11 @@ def _cause(
         return _moved_text(metric.cause, metric, found), (metric.cause,)
     try:
         changes = compare_factors(
-            cell.base, cell.candidate, confidence=cell.gate.confidence, factors=metric.cause
+            cell.base,
+            cell.candidate,
+            confidence=cell.gate.confidence,
+            factors=metric.cause,
+            paired=cell.paired,
         )
     except ValueError as error:
         return f"not known: {error}", ()

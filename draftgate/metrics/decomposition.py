@@ -81,6 +81,7 @@ def compare_factors(
     *,
     confidence: float,
     factors: Sequence[str] = FACTORS,
+    paired: bool = False,
 ) -> tuple[FactorChange, ...]:
     """Return the change of each factor between two sides, with its interval.
 
@@ -89,6 +90,7 @@ def compare_factors(
         candidate: The same for the other side.
         confidence: Two-sided coverage of each interval, in (0, 1).
         factors: Names of metrics whose changes multiply to the one explained.
+        paired: As for `draftgate.stats.compare.compare_runs`.
 
     Returns:
         One per factor, in the order asked for.
@@ -103,6 +105,7 @@ def compare_factors(
             higher_is_better=definition(name).direction is Direction.HIGHER,
             margin_ratio=0.0,
             confidence=confidence,
+            paired=paired,
         )
         for name in factors
     }
