@@ -76,8 +76,9 @@ def compare_runs(
         The comparison, ratios on the raw scale.
 
     Raises:
-        ValueError: If paired sides differ in length, a side has fewer than two values, a value is not a
-            finite number above 0, or a setting is out of range.
+        ValueError: If paired sides differ in length, a side has fewer than
+            two values, a value is not a finite number above 0, or a setting is
+            out of range.
 
     Source:
         B. L. Welch, Biometrika 34 (1947) 28-35, with Satterthwaite's degrees

@@ -21,7 +21,7 @@ from tests.support.planted import weakened
 
 pytestmark = [pytest.mark.perf, pytest.mark.slow]
 
-ROUNDS = 12
+ROUNDS = 10
 SLOWER_STEPS_MS = 6.0
 """A fifth of a step of SmolLM2-135M at one stream on two cores (30 ms). Pairs of runs on an
 otherwise idle shared machine differed by 8.5 % (standard deviation of 8 pairs), so the
@@ -58,7 +58,7 @@ def side_by_side(
     workload = replace(
         profile.workload,
         sampling=SamplingParams(max_tokens=32),
-        window_s=2.0,
+        window_s=1.0,
         min_requests=1,
         stagger_s=0.0,
     )
