@@ -102,6 +102,11 @@ class Ended:
     mark: str
 
 
+def _inherited() -> dict[str, str]:
+    """Return this environment without what makes pytest repeat whole messages in its summary."""
+    return {name: value for name, value in os.environ.items() if name not in ("CI", "BUILD_NUMBER")}
+
+
 class Started:
     """A process group of its own with a mark in its environment; output to one pipe."""
 
@@ -110,7 +115,7 @@ class Started:
         self._popen = subprocess.Popen(
             list(argv),
             cwd=cwd,
-            env={**os.environ, **_ENVIRONMENT, MARK: self.mark, **env},
+            env={**_inherited(), **_ENVIRONMENT, MARK: self.mark, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
