@@ -333,7 +333,7 @@ class GateSession:
         paths = [str(self._baseline.path)] if self._baseline else []
         if self._acceptance_path and Path(self._acceptance_path).exists():
             paths.append(self._acceptance_path)
-        return ", ".join(paths) or None
+        return ", ".join(_from_here(Path(path)) for path in paths) or None
 
     def _base(self, arm: str, concurrency: int) -> Sequence[Mapping[str, float]]:
         return self._baseline.cell(arm, concurrency) if self._baseline else ()
@@ -418,3 +418,9 @@ class GateSession:
 def _first_lines(reasons: Iterable[str]) -> tuple[str, ...]:
     """Return the first line of each different reason."""
     return tuple(dict.fromkeys(reason.splitlines()[0] for reason in reasons))
+
+
+def _from_here(path: Path) -> str:
+    """Return `path` relative to the working folder if it lies below, for a report to show."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from draftgate import plugin
+from draftgate.baselines import load_baseline
 from draftgate.cli import Exit, _parser
 from draftgate.datasets import load_prompts
 from draftgate.datasets.builtin import KINDS, stored
@@ -107,3 +108,31 @@ def test_number_of_prompts_is_that_of_the_package() -> None:
 def test_cache_variable_is_named() -> None:
     """The README names the variable that moves the cache."""
     assert f"`{CACHE_VARIABLE}`" in README
+
+
+def test_results_are_those_of_the_committed_baseline() -> None:
+    """Every number of the results table is the mean over the runs of the baseline it names."""
+    table = README.split("## Results")[1].split("\n## ")[0]
+    path = re.search(r"`(baselines/\S+\.json)`", table)
+    assert path is not None
+    baseline = load_baseline(ROOT / path.group(1))
+    cells = {(cell.arm, cell.concurrency): cell.per_run() for cell in baseline.cells}
+
+    def mean(arm: str, streams: int, metric: str) -> float:
+        values = [run[metric] for run in cells[arm, streams]]
+        return sum(values) / len(values)
+
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (.*) \|$", table, re.MULTILINE)
+    assert {(arm, int(streams)) for streams, arm, _ in rows} == set(cells)
+    for number, arm, numbers in rows:
+        streams = int(number)
+        speed = mean(arm, streams, "output_tokens_per_s")
+        drafts = arm != "none"
+        acceptance = f"{mean(arm, streams, 'mean_acceptance_length'):.2f}" if drafts else "-"
+        assert numbers.split(" | ") == [
+            f"{speed:.1f}",
+            f"{speed / mean('none', streams, 'output_tokens_per_s'):.2f}",
+            f"{mean(arm, streams, 'tokens_per_step'):.2f}",
+            f"{1e3 * mean(arm, streams, 'step_time_s'):.0f}",
+            acceptance,
+        ]
