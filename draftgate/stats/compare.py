@@ -56,11 +56,9 @@ def compare_runs(
     hits both cancels. Otherwise the sides are two independent samples (Welch).
 
     Each value stands for one whole run: values of requests of one run are not
-    independent and make the interval far too short. Where neither side varies
-    at all there is nothing to estimate a variance from; the interval is then
-    the point estimate and p is 1 for equal sides and 0 otherwise. That is a
-    statement about exact numbers (counts, say), and not evidence of precision
-    if the values were rounded before.
+    independent and make the interval far too short. Without any spread the
+    interval is the point estimate, with p 1 for equal sides and 0 otherwise: a
+    statement about exact numbers (counts), no precision of rounded ones.
 
     Args:
         base: One value per run, all > 0; shape (n_base,), n_base >= 2.
