@@ -256,7 +256,7 @@ def accept(
 
 def _check_complete(session: Session) -> None:
     invalid = [
-        f"{run.arm} at {run.concurrency} streams, repeat {run.repeat}: {'; '.join(run.invalid)}"
+        f"{run.arm} at concurrency {run.concurrency}, repeat {run.repeat}: {'; '.join(run.invalid)}"
         for run in session.samples
         if run.invalid
     ]
@@ -268,7 +268,7 @@ def _check_complete(session: Session) -> None:
     profile = session.profile
     got = {(run.arm, run.concurrency) for run in session.samples}
     asked = [(arm.name, c) for arm in profile.arms for c in profile.workload.concurrencies]
-    missing = [f"{arm} at {c} streams" for arm, c in asked if (arm, c) not in got]
+    missing = [f"{arm} at concurrency {c}" for arm, c in asked if (arm, c) not in got]
     if missing:
         raise BaselineError(
             f"run {session.run_id}: no runs of {', '.join(missing)}, which profile "
@@ -312,7 +312,7 @@ def _check_finite(
         broken = [name for name, value in values.items() if not math.isfinite(value)]
         if broken:
             raise BaselineError(
-                f"run {run_id}: {', '.join(broken)} of {arm} at {concurrency} streams is not a "
+                f"run {run_id}: {', '.join(broken)} of {arm} at concurrency {concurrency} is not a "
                 "finite number and cannot become a baseline. Measure again."
             )
 

@@ -203,7 +203,8 @@ def test_accept_refuses_a_session_with_holes(tmp_path: Path) -> None:
     session = _session()
     session = replace(session, samples=tuple(r for r in session.samples if r.arm != "ngram"))
 
-    with pytest.raises(BaselineError, match="no runs of ngram at 1 streams, ngram at 2 streams"):
+    said = "no runs of ngram at concurrency 1, ngram at concurrency 2"
+    with pytest.raises(BaselineError, match=said):
         _accept(tmp_path, session)
 
 
