@@ -23,9 +23,8 @@ from draftgate.records import SpeculationCounters
 from draftgate.specs import EngineSpec, ProcessLaunch, SpeculativeConfig
 from draftgate.speculation import render
 from draftgate.targets import resolve_target
-
-PLUGINS_VARIABLE = "DRAFTGATE_VLLM_PLUGINS"
-"""Comma-separated names of our vLLM plugins that are on; read by `draftgate.vllm_plugins`."""
+from draftgate.vllm_plugins import VARIABLE as PLUGINS_VARIABLE
+from draftgate.vllm_plugins import announcement
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
@@ -109,7 +108,7 @@ def _cpu_environment(python: str) -> dict[str, str]:
 
 def _plugin_line(name: str) -> tuple[str, str]:
     return (
-        f"draftgate vLLM plugin {name} is on",
+        announcement(name),
         (
             f"vLLM did not load draftgate's plugin {name!r}. Install draftgate into the engine's "
             "environment, or take the name out of engine.plugins."

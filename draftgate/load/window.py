@@ -55,7 +55,7 @@ class WindowRule:
         self._cold = set(range(streams))
         self._window_ns = round(window_s * 1e9)
         self._min_requests = min_requests
-        self._round = streams if whole_rounds else 1
+        self._streams = streams
         self._whole_rounds = whole_rounds
         self._opened = False
         self._start_ns = 0
@@ -108,5 +108,5 @@ class WindowRule:
 
     def _is_enough(self, t_ns: int) -> bool:
         long_enough = t_ns - self._start_ns >= self._window_ns
-        at_end_of_round = self.ended_inside % self._round == 0
+        at_end_of_round = not self._whole_rounds or self.ended_inside % self._streams == 0
         return long_enough and at_end_of_round and self.ended_inside >= self._min_requests

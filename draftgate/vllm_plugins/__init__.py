@@ -9,6 +9,7 @@ import os
 import sys
 
 VARIABLE = "DRAFTGATE_VLLM_PLUGINS"
+"""Comma-separated names of the plugins that are on."""
 
 
 def enabled(name: str) -> bool:
@@ -16,7 +17,12 @@ def enabled(name: str) -> bool:
     return name in os.environ.get(VARIABLE, "").split(",")
 
 
+def announcement(name: str) -> str:
+    """Return what stands in the server's log once the plugin `name` is on."""
+    return f"draftgate vLLM plugin {name} is on"
+
+
 def announce(name: str) -> None:
     """Write the line that draftgate looks for in the server's log."""
-    sys.stderr.write(f"draftgate vLLM plugin {name} is on (pid {os.getpid()})\n")
+    sys.stderr.write(f"{announcement(name)} (pid {os.getpid()})\n")
     sys.stderr.flush()

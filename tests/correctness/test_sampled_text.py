@@ -10,10 +10,10 @@ from draftgate.checks.ask import in_parallel, sampled_answer, scored_tokens
 from draftgate.checks.sampling import SamplingCheck, ScoredToken, check_sampled
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.engines.running import RunningEngine
-from draftgate.engines.vllm import PLUGINS_VARIABLE
 from draftgate.plugin.session import GateSession
 from draftgate.specs import Arm, Profile
 from draftgate.targets import resolve_target
+from draftgate.vllm_plugins import VARIABLE as PLUGINS_VARIABLE
 from tests.correctness.conftest import in_float32, without_repair
 
 pytestmark = pytest.mark.correctness

@@ -10,10 +10,10 @@ import pytest
 
 from draftgate.engines import ENGINES
 from draftgate.engines.adapter import Command
-from draftgate.engines.vllm import PLUGINS_VARIABLE, _cpu_environment
+from draftgate.engines.vllm import _cpu_environment
 from draftgate.specfile import load_profile
 from draftgate.specs import EngineSpec, ProcessLaunch
-from draftgate.vllm_plugins import VARIABLE
+from draftgate.vllm_plugins import VARIABLE as PLUGINS_VARIABLE
 
 
 def nothing(_line: str) -> None:
@@ -92,11 +92,6 @@ def test_plugin_must_announce_itself(tmp_path: Path) -> None:
     assert "'cpu_sampling'" in meaning
     assert without.expect_in_log == ()
     assert PLUGINS_VARIABLE not in dict(without.env)
-
-
-def test_both_sides_agree_on_the_variable() -> None:
-    """The plugin package stands alone in vLLM's processes, so the name is written twice."""
-    assert PLUGINS_VARIABLE == VARIABLE
 
 
 def test_own_variables_win(tmp_path: Path) -> None:
