@@ -356,7 +356,7 @@ def _steps(record: RequestRecord | None) -> list[int]:
     """Return the tokens of each chunk after the first; empty if the request failed."""
     if record is None or record.failure is not None:
         return []
-    return [len(chunk.token_ids) for chunk in record.chunks[1:]]
+    return [chunk.num_tokens for chunk in record.chunks[1:]]
 
 
 def _merged(

@@ -15,12 +15,21 @@ class StreamChunk:
     """One server event that carried tokens; with speculation often several.
 
     Attributes:
-        t_ns: Monotonic time at which its last byte was read.
-        token_ids: The tokens; their number is the chunk's token count.
+        t_ns: Monotonic time at which its last byte arrived: the kernel's
+            receive stamp where there is one, else the time of the read.
+        token_ids: The tokens; empty where the server sends counts alone.
+        counted: Number of tokens by the server's running usage, for servers
+            that send no ids; None where the ids tell it.
     """
 
     t_ns: int
     token_ids: tuple[int, ...]
+    counted: int | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens it carried."""
+        return len(self.token_ids) if self.counted is None else self.counted
 
 
 class FailureKind(Enum):

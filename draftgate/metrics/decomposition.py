@@ -138,7 +138,7 @@ def _factors(run: RunSamples) -> Factors | None:
     gaps = list(selection.gaps_inside(run))
     if run.window is None or not gaps:
         return None
-    tokens = sum(len(chunk.token_ids) for chunk in selection.chunks_inside(run))
+    tokens = sum(chunk.num_tokens for chunk in selection.chunks_inside(run))
     speed = tokens / run.window.length_s / run.concurrency
     tokens_per_step = sum(gap.tokens for gap in gaps) / len(gaps)
     step_time_s = sum(gap.seconds for gap in gaps) / len(gaps)

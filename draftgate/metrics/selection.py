@@ -66,7 +66,7 @@ def gaps_inside(run: RunSamples) -> Iterator[Gap]:
     for record in served(run):
         for before, after in pairwise(record.chunks):
             if inside(window, before.t_ns) and inside(window, after.t_ns):
-                yield Gap((after.t_ns - before.t_ns) / 1e9, len(after.token_ids))
+                yield Gap((after.t_ns - before.t_ns) / 1e9, after.num_tokens)
 
 
 def per_token_s(record: RequestRecord) -> float | None:
@@ -76,7 +76,7 @@ def per_token_s(record: RequestRecord) -> float | None:
     k + 1 tokens, so the divisor is tokens, never chunks. None for a request
     whose output arrived in a single chunk.
     """
-    tokens = sum(len(chunk.token_ids) for chunk in record.chunks[1:])
+    tokens = sum(chunk.num_tokens for chunk in record.chunks[1:])
     if not tokens:
         return None
     return (record.chunks[-1].t_ns - record.chunks[0].t_ns) / 1e9 / tokens

@@ -17,7 +17,7 @@ from draftgate.specs import SLO
 )
 def output_tokens_per_s(run: RunSamples, slo: SLO) -> float | None:  # noqa: ARG001 - one signature for all
     """Return the output rate of all streams together; failed requests give nothing."""
-    tokens = sum(len(chunk.token_ids) for chunk in selection.chunks_inside(run))
+    tokens = sum(chunk.num_tokens for chunk in selection.chunks_inside(run))
     return _per_second(run, tokens)
 
 
