@@ -110,21 +110,22 @@ def _read_events(reads: tuple[tuple[int, bytes], ...]) -> _Answer:
 
 
 def _add_event(answer: _Answer, event: SseEvent) -> None:
-    if event.data == _DONE:
+    if event.data == _DONE.encode():
         answer.done = True
         return
     try:
         document = json.loads(event.data)
     except json.JSONDecodeError as error:
-        answer.failure = _malformed(f"data is not JSON ({error})", event.data)
+        answer.failure = _malformed(f"data is not JSON ({error})", event.data.decode())
         return
     if not isinstance(document, dict):
-        answer.failure = _malformed("data is not a JSON object", event.data)
+        answer.failure = _malformed("data is not a JSON object", event.data.decode())
     elif document.get("error") is not None:
         said = document["error"]
         answer.failure = Failure(FailureKind.IN_BAND_ERROR, f"in the stream: {_said(said)}")
     elif not _add_document(answer, document, event.t_ns):
-        answer.failure = _malformed("choices, token_ids or usage have another form", event.data)
+        what = "choices, token_ids or usage have another form"
+        answer.failure = _malformed(what, event.data.decode())
 
 
 def _add_document(answer: _Answer, document: dict[str, Any], t_ns: int) -> bool:
