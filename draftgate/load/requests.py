@@ -1,19 +1,23 @@
 """What is sent, and where to: prepared before the run, so that sending is one write.
 
-Knows the OpenAI chat format and the fields vLLM adds to it. Opens no socket
-and times nothing; `draftgate.load.client` sends what is built here.
+Knows addresses, keys and JSON; the fields of each API are its dialect's affair
+(`draftgate.load.apis`). Opens no socket and times nothing:
+`draftgate.load.client` sends what is built here.
 """
 
 import json
 import os
+import ssl
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from draftgate.errors import SpecError
+from draftgate.load.apis import APIS, LoadPrompt
+from draftgate.load.apis.dialect import Settings
 from draftgate.specs import SamplingParams
 
-CHAT_PATH = "/v1/chat/completions"
+__all__ = ["ChatPrompt", "Endpoint", "LoadPrompt", "PreparedRequest", "prepare", "prepare_chat"]
 
 
 class ChatPrompt(Protocol):
@@ -37,18 +41,25 @@ class Endpoint:
         model: Model name that requests ask for.
         api_key_env: Environment variable that holds the key. The key itself is
             read when a connection is made and enters no record.
+        verify_tls: Whether an https server must prove who it is. Without it
+            anybody on the way can read the key.
+        ca_file: PEM file of the authorities to trust in place of the system's;
+            None for the system's.
     """
 
     base_url: str
     model: str
     api_key_env: str | None = None
+    verify_tls: bool = True
+    ca_file: str | None = None
 
     def __post_init__(self) -> None:
         """Check the address.
 
         Raises:
             SpecError: If it is no http(s) URL, has no host, holds a user name
-                or password, or its port is no number.
+                or password, or its port is no number; or if authorities are
+                named though nothing is verified.
         """
         parts = urlsplit(self.base_url)
         if "@" in parts.netloc:
@@ -65,11 +76,36 @@ class Endpoint:
             _ = parts.port
         except ValueError as error:
             raise SpecError(f"endpoint URL {self.base_url!r}: {error}.") from None
+        if self.ca_file is not None and not self.verify_tls:
+            raise SpecError(
+                f"ca_file {self.ca_file!r}: given though verify_tls is off, so nothing would be "
+                "checked against it. Drop one of the two."
+            )
 
     @property
     def address(self) -> SplitResult:
         """Return the URL in parts."""
         return urlsplit(self.base_url)
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return how to secure connections; None for http.
+
+        Raises:
+            SpecError: If `ca_file` cannot be read or holds no certificate.
+        """
+        if self.address.scheme != "https":
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:  # ssl.SSLError is one: no certificate inside
+            raise SpecError(
+                f"ca_file {self.ca_file!r}: cannot be read as PEM certificates: {error}. "
+                "Name the file of the authority that signed the server's certificate."
+            ) from error
+        if not self.verify_tls:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
     def api_key(self) -> str | None:
         """Return the key from the environment; None if the endpoint needs none.
@@ -104,12 +140,61 @@ class PreparedRequest:
         body: JSON document in UTF-8.
         expected_tokens: Output length that the answer must have; None where
             the model may end by itself.
+        dialect: Name of the API that it speaks and that reads the answer.
     """
 
     prompt_id: str
     path: str
     body: bytes
     expected_tokens: int | None
+    dialect: str = "chat"
+
+
+def prepare(
+    dialect: str,
+    prompt: LoadPrompt,
+    model: str,
+    sampling: SamplingParams,
+    *,
+    cache_salt: str | None = None,
+) -> PreparedRequest:
+    """Return a streaming request that asks for tokens to be counted by the server.
+
+    Only what `sampling` sets away from its neutral value is sent, so that a
+    server without an extension such as `top_k` is not asked for it.
+
+    Args:
+        dialect: Name of the API, one of `APIS.names()`.
+        prompt: What to ask. A chat API sends raw text as one user message; the
+            others send one user message as raw text, without a template.
+        model: Name by which the server knows its model.
+        sampling: How tokens are drawn.
+        cache_salt: Keeps the prefix apart in the server's prefix cache; one of
+            its own per request defeats the cache. None shares it.
+
+    Returns:
+        The request; its length is checked later when `ignore_eos` fixes it.
+
+    Raises:
+        SpecError: If the API is unknown or cannot express prompt or setting, or
+            if the prompt's text is no Unicode.
+    """
+    api = APIS.get(dialect)
+    document = api.body(prompt, Settings(model, sampling, cache_salt))
+    try:
+        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(
+            f"prompt {prompt.prompt_id!r}: cannot be sent as UTF-8: {error}. It holds half of a "
+            "surrogate pair; repair the text."
+        ) from None
+    return PreparedRequest(
+        prompt_id=prompt.prompt_id,
+        path=api.path,
+        body=body,
+        expected_tokens=sampling.max_tokens if sampling.ignore_eos else None,
+        dialect=dialect,
+    )
 
 
 def prepare_chat(
@@ -119,50 +204,6 @@ def prepare_chat(
     *,
     cache_salt: str | None,
 ) -> PreparedRequest:
-    """Return a streaming chat request that asks for token ids and usage.
-
-    Only what `sampling` sets away from its neutral value is sent, so that a
-    server without an extension such as `top_k` is not asked for it.
-
-    Args:
-        prompt: What to ask.
-        endpoint_model: Model name by which the server knows its model.
-        sampling: How tokens are drawn.
-        cache_salt: vLLM's field of that name; a salt of its own per request
-            defeats the prefix cache. None shares it.
-
-    Returns:
-        The request; its length is checked later when `ignore_eos` fixes it.
-    """
-    body: dict[str, Any] = {
-        "model": endpoint_model,
-        "messages": [{"role": role, "content": content} for role, content in prompt.messages],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        **_sampling_fields(sampling),
-    }
-    if cache_salt is not None:
-        body["cache_salt"] = cache_salt
-    return PreparedRequest(
-        prompt_id=prompt.prompt_id,
-        path=CHAT_PATH,
-        body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
-        expected_tokens=sampling.max_tokens if sampling.ignore_eos else None,
-    )
-
-
-def _sampling_fields(sampling: SamplingParams) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-    }
-    if sampling.top_p != 1.0:
-        fields["top_p"] = sampling.top_p
-    if sampling.top_k != 0:
-        fields["top_k"] = sampling.top_k
-    if sampling.seed is not None:
-        fields["seed"] = sampling.seed
-    if sampling.ignore_eos:
-        fields["ignore_eos"] = True
-    return fields
+    """Return `prepare` for the API `chat`, from any prompt that has messages."""
+    asked = LoadPrompt(prompt.prompt_id, messages=prompt.messages)
+    return prepare("chat", asked, endpoint_model, sampling, cache_salt=cache_salt)
