@@ -6,6 +6,7 @@ time is only ever used as a label.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -54,3 +55,39 @@ class ManualClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+_OFFSET_TRIES = 3
+"""Readings of which the tightest counts; an interrupt rarely hits three in a row."""
+
+
+def realtime_offset_ns(
+    monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    realtime_ns: Callable[[], int] = time.time_ns,
+) -> int:
+    """Return `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, nanoseconds.
+
+    The kernel stamps received packets with the former, everything else here
+    uses the latter. Frequency corrections move both alike, so the difference
+    changes only when somebody sets the time of day.
+
+    Args:
+        monotonic_ns: Reads the one clock.
+        realtime_ns: Reads the other.
+
+    Returns:
+        The offset of the reading with the narrowest bracket; its error is at
+        most half of that bracket, well below a microsecond.
+
+    Source:
+        Cristian, "Probabilistic clock synchronization", Distributed Computing
+        3 (1989), section 3: the midpoint of the shortest round trip.
+    """
+    best_ns, offset_ns = 1 << 62, 0
+    for _ in range(_OFFSET_TRIES):
+        before_ns = monotonic_ns()
+        real_ns = realtime_ns()
+        after_ns = monotonic_ns()
+        if after_ns - before_ns < best_ns:
+            best_ns = after_ns - before_ns
+            offset_ns = real_ns - (before_ns + after_ns) // 2
+    return offset_ns

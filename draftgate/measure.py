@@ -16,9 +16,11 @@ from draftgate.datasets import Prompt
 from draftgate.engines.counters import difference
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import EngineError, MeasurementError
-from draftgate.load.generator import ClosedLoopPlan, LoadHooks, LoadResult
+from draftgate.load.closed import ClosedLoopPlan
+from draftgate.load.generator import LoadResult
 from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
+from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.records import (
     EngineCounters,
     FailureKind,
@@ -55,7 +57,7 @@ DYING_S = 1.0
 
 _CUT_OFF = (FailureKind.CONNECT, FailureKind.HTTP_ERROR, FailureKind.EARLY_END)
 
-Progress = Callable[[float, int, int], None]
+Progress = Callable[[LoadProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,7 @@ def measure_run(
         cell: Concurrency and running number.
         prompts: Prompts in the order of the workload's seed.
         clock: Source of every stamp.
-        progress: Called about once a second with elapsed seconds, requests
-            ended and bytes received.
+        progress: Called about once a second.
 
     Raises:
         SpecError: If an API key variable is unset.

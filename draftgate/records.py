@@ -166,18 +166,46 @@ class ResourceUse:
 class ClientHealth:
     """What the load generator knows about itself.
 
+    The delays tell how far its own slowness can have moved a number. They are
+    of the whole run, except for the lag, which is of the window.
+
     Attributes:
         cpu_s: CPU seconds the client process used during the run.
         wall_s: Length of the run, seconds.
         lag_p99_s: 99th percentile of event-loop lag: how much later than asked
             a periodic timer fired.
         lag_max_s: Largest event-loop lag.
+        kernel_stamps: Whether arrival times are the kernel's; else they are
+            those of the reads, which come later by the read delay.
+        read_delay_p50_s: Median time from the kernel's stamp to the read; None
+            without kernel stamps.
+        read_delay_p99_s: Its 99th percentile; None likewise.
+        send_delay_p50_s: Median time from when a request was due to when its
+            last byte was handed over; None of no request.
+        send_delay_p99_s: Its 99th percentile; None likewise.
+        reads: Reads of response bytes.
+        coalesced_reads: Reads in which two or more chunks ended, so that the
+            earlier ones carry the stamp of the last.
+        output_tokens: Tokens received over the whole run.
     """
 
     cpu_s: float
     wall_s: float
     lag_p99_s: float
     lag_max_s: float
+    kernel_stamps: bool = False
+    read_delay_p50_s: float | None = None
+    read_delay_p99_s: float | None = None
+    send_delay_p50_s: float | None = None
+    send_delay_p99_s: float | None = None
+    reads: int = 0
+    coalesced_reads: int = 0
+    output_tokens: int = 0
+
+    @property
+    def cpu_per_token_s(self) -> float | None:
+        """CPU seconds per output token; None where none came."""
+        return self.cpu_s / self.output_tokens if self.output_tokens else None
 
 
 @dataclass(frozen=True, slots=True)

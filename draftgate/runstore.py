@@ -27,42 +27,17 @@ from draftgate.clock import Clock
 from draftgate.codec import decode, encode
 from draftgate.errors import BaselineError, MeasurementError, SpecError
 from draftgate.files import replacing, write_text
-from draftgate.records import (
-    Environment,
-    Failure,
-    FailureKind,
-    RequestRecord,
-    RunSamples,
-    StreamChunk,
-    TrafficAcceptance,
-)
+from draftgate.records import Environment, RunSamples, TrafficAcceptance
+from draftgate.requestfile import from_table, to_table, write_table
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict
 
 T = TypeVar("T")
 
-# History: 1 first version.
-RUN_SCHEMA_VERSION = 1
+# History: 1 first version. 2 chunk counts of servers without token ids.
+RUN_SCHEMA_VERSION = 2
 
 _METADATA_KEY = b"draftgate"
-_COLUMNS = pa.schema(
-    [
-        pa.field("index", pa.int64(), nullable=False),
-        pa.field("stream", pa.int64(), nullable=False),
-        pa.field("prompt_id", pa.string(), nullable=False),
-        pa.field("scheduled_ns", pa.int64(), nullable=False),
-        pa.field("sent_ns", pa.int64(), nullable=False),
-        pa.field("ended_ns", pa.int64(), nullable=False),
-        ("chunk_ns", pa.list_(pa.int64())),
-        ("chunk_token_ids", pa.list_(pa.list_(pa.int32()))),
-        ("prompt_tokens", pa.int64()),
-        ("completion_tokens", pa.int64()),
-        ("finish_reason", pa.string()),
-        ("failure_kind", pa.string()),
-        ("failure_message", pa.string()),
-        ("text", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +234,9 @@ def write_samples(path: Path, run: RunSamples) -> None:
     """
     rest = encode(replace(run, records=()))
     document = json.dumps({"schema": RUN_SCHEMA_VERSION, "run": rest}, allow_nan=False)
-    schema = _COLUMNS.with_metadata({_METADATA_KEY: document.encode()})
-    table = pa.Table.from_pylist([_row(record) for record in run.records], schema=schema)
+    table = to_table(run.records, {_METADATA_KEY: document.encode()})
     with _writing(path), replacing(path) as part:
-        pq.write_table(table, part, compression="zstd", write_page_checksum=True)
+        write_table(table, part)
 
 
 def read_samples(path: Path) -> RunSamples:
@@ -276,42 +250,8 @@ def read_samples(path: Path) -> RunSamples:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         document = json.loads((table.schema.metadata or {})[_METADATA_KEY])
         _check_schema(document)
-        if not table.schema.equals(_COLUMNS):
-            raise ValueError(f"expected the columns {_COLUMNS.names}, got {table.schema.names}")
         run = decode(RunSamples, document["run"], "run")
-        return replace(run, records=tuple(_record(row) for row in table.to_pylist()))
-
-
-def _row(record: RequestRecord) -> dict[str, Any]:
-    failure = record.failure
-    return {
-        "index": record.index,
-        "stream": record.stream,
-        "prompt_id": record.prompt_id,
-        "scheduled_ns": record.scheduled_ns,
-        "sent_ns": record.sent_ns,
-        "ended_ns": record.ended_ns,
-        "chunk_ns": [chunk.t_ns for chunk in record.chunks],
-        "chunk_token_ids": [chunk.token_ids for chunk in record.chunks],
-        "prompt_tokens": record.prompt_tokens,
-        "completion_tokens": record.completion_tokens,
-        "finish_reason": record.finish_reason,
-        "failure_kind": failure.kind.value if failure else None,
-        "failure_message": failure.message if failure else None,
-        "text": record.text,
-    }
-
-
-def _record(row: dict[str, Any]) -> RequestRecord:
-    stamps, tokens = row.pop("chunk_ns"), row.pop("chunk_token_ids")
-    kind, message = row.pop("failure_kind"), row.pop("failure_message")
-    return RequestRecord(
-        chunks=tuple(
-            StreamChunk(t_ns, tuple(ids)) for t_ns, ids in zip(stamps, tokens, strict=True)
-        ),
-        failure=None if kind is None else Failure(FailureKind(kind), message),
-        **row,
-    )
+        return replace(run, records=from_table(table))
 
 
 def _read_header(path: Path) -> _Header:

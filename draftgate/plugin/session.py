@@ -21,6 +21,7 @@ from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, DraftgateError, EngineError
+from draftgate.load.state import LoadProgress
 from draftgate.measure import Cell, Traffic, measure_run, measure_traffic, prime
 from draftgate.metrics import compute_all
 from draftgate.records import Environment, RunSamples, TrafficAcceptance
@@ -365,14 +366,14 @@ class GateSession:
         else:
             self.say(f"baseline {path}")
 
-    def _progress(self, label: str) -> Callable[[float, int, int], None]:
+    def _progress(self, label: str) -> Callable[[LoadProgress], None]:
         self.say(f"{label}: measuring")
         said = [0.0]
 
-        def tell(elapsed_s: float, ended: int, received: int) -> None:
-            if elapsed_s - said[0] >= SAY_EVERY_S:
-                said[0] = elapsed_s
-                self.say(f"{label}: {elapsed_s:.0f} s, {ended} requests, {received / 1e3:.0f} kB")
+        def tell(at: LoadProgress) -> None:
+            if at.elapsed_s - said[0] >= SAY_EVERY_S:
+                said[0] = at.elapsed_s
+                self.say(f"{label}: {_told(at)}")
 
         return tell
 
@@ -424,3 +425,13 @@ def _from_here(path: Path) -> str:
     """Return `path` relative to the working folder if it lies below, for a report to show."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _told(at: LoadProgress) -> str:
+    """Return one line of progress; tokens are an estimate while requests are open."""
+    line = f"{at.elapsed_s:.0f} s, {at.ended} requests"
+    if at.output_tokens is not None:
+        line += f", about {at.output_tokens / at.elapsed_s:.0f} tokens/s"
+    if at.failed:
+        line += f", {at.failed} failed"
+    return line

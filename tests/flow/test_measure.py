@@ -1,7 +1,6 @@
 """One timed run against the scripted server: what is seen, and every reason not to use it."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from draftgate.datasets import Prompt
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.engines.running import RunningEngine, launch
 from draftgate.errors import SpecError
+from draftgate.load.state import LoadProgress
 from draftgate.measure import Cell, measure_run, prime, request_source
 from draftgate.metrics import compute_all
 from draftgate.records import RunSamples
@@ -247,17 +247,13 @@ def test_priming_sends_every_prompt_once_and_only_where_asked() -> None:
 
 def test_progress_is_told() -> None:
     """Elapsed seconds, requests and bytes are told about once a second."""
-    told: list[tuple[float, int, int]] = []
-
-    def tell(elapsed_s: float, ended: int, received: int) -> None:
-        told.append((elapsed_s, ended, received))
-
-    progress: Callable[[float, int, int], None] = tell
+    told: list[LoadProgress] = []
     with fake_server(FakeConfig(step_s=0.003)) as server:
         slow = replace(WORKLOAD, window_s=1.1)
-        measure_run(engine(server), slow, Cell(1, 0), PROMPTS, progress=progress)
+        measure_run(engine(server), slow, Cell(1, 0), PROMPTS, progress=told.append)
 
     assert told
-    assert told[0][0] == pytest.approx(1.0, abs=0.5)
-    assert told[0][1] > 0
-    assert told[0][2] > 100
+    assert told[0].elapsed_s == pytest.approx(1.0, abs=0.5)
+    assert told[0].ended > 0
+    assert told[0].received_bytes > 100
+    assert told[0].output_tokens is not None

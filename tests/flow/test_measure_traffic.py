@@ -10,6 +10,7 @@ import pytest
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.engines.fake_server import FakeConfig
 from draftgate.engines.running import RunningEngine, launch
+from draftgate.load.state import LoadProgress
 from draftgate.measure import Traffic, measure_traffic, prompts_digest
 from draftgate.records import TrafficAcceptance
 from draftgate.specs import Arm, EngineSpec, SpeculativeConfig, UrlLaunch
@@ -144,10 +145,10 @@ def test_reference_has_tokens_per_step_of_one_and_no_counters(tmp_path: Path) ->
 
 def test_progress_is_told(tmp_path: Path) -> None:
     """A measurement that takes over a second says how far it is."""
-    told: list[tuple[float, int, int]] = []
+    told: list[LoadProgress] = []
     with fake_server(FakeConfig(step_s=0.12, method="draft_model", k=3)) as server:
         engine = _engine(server.url, tmp_path)
         traffic = Traffic("chat", PROMPTS[:2], max_tokens=11, concurrency=2)
-        measure_traffic(engine, traffic, progress=lambda *at: told.append(at))
+        measure_traffic(engine, traffic, progress=told.append)
 
     assert told

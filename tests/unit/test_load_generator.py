@@ -17,15 +17,11 @@ import uvloop
 from draftgate.clock import SYSTEM_CLOCK, ManualClock
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.errors import SpecError
-from draftgate.load.generator import (
-    ClosedLoopPlan,
-    LoadHooks,
-    LoadResult,
-    run,
-    run_closed_loop,
-)
+from draftgate.load.closed import ClosedLoopPlan
+from draftgate.load.generator import LoadResult, run, run_closed_loop
 from draftgate.load.health import LagMeter, percentile
 from draftgate.load.requests import Endpoint, PreparedRequest
+from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.load.window import Phase, WindowRule
 from draftgate.records import FailureKind, RequestRecord, Window
 from tests.support.fake import chat, endpoint, fake_server
@@ -329,15 +325,16 @@ def test_hooks_never_hold_up_the_loop() -> None:
 
 def test_progress_is_reported() -> None:
     """A run of more than a second reports seconds, requests and bytes so far."""
-    reports: list[tuple[float, int, int]] = []
-    hooks = LoadHooks(on_progress=lambda *report: reports.append(report))
+    reports: list[LoadProgress] = []
+    hooks = LoadHooks(on_progress=reports.append)
     with fake_server(FakeConfig(**FAST)) as server:
         run(endpoint(server), _requests(), _plan(window_s=1.2), hooks=hooks)
 
-    elapsed_s, ended, received = reports[0]
-    assert elapsed_s >= 0.9
-    assert ended > 0
-    assert received > 1000 * ended
+    first = reports[0]
+    assert first.elapsed_s >= 0.9
+    assert first.ended > 0
+    assert first.received_bytes > 1000 * first.ended
+    assert first.output_tokens == pytest.approx(8 * first.ended, rel=0.5)
 
 
 @pytest.mark.parametrize("which", ["on_window_open", "on_window_close"])

@@ -1,0 +1,108 @@
+"""What one exchange left on the wire: raw reads with up to two stamps each.
+
+The receive path only builds these; `settle` turns them into a `RawExchange`
+after the run, putting the kernel's receive stamps in place of the reader's.
+Knows sockets' ancillary data, neither HTTP nor JSON; opens nothing.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+
+from draftgate.load.exchange import RawExchange
+from draftgate.records import Failure
+
+SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)
+"""Linux `asm-generic/socket.h`; Python names it only from 3.14 on."""
+
+ANCILLARY_BYTES = socket.CMSG_SPACE(16)
+"""Room for one receive stamp, a `struct timespec` of two 64-bit integers."""
+
+MAX_OFFSET_CHANGE_NS = 20_000
+"""Change of the offset between the clocks within one exchange from which the
+time of day counts as having been set. A reading is good to 1 us; a tenth of the
+0.2 ms by which a median may be wrong lies well above that."""
+
+_TIMESPEC = struct.Struct("@qq")
+
+WireRead = tuple[int, bytes | None, bytes]
+"""Monotonic stamp of the read, the kernel's stamp as it came, the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireExchange:
+    """What one request brought back, with nothing worked out yet.
+
+    Attributes:
+        sent_ns: When the request's last byte was handed to the socket; when
+            it was never sent, the time at which the attempt began.
+        ended_ns: When the last byte was read, or the failure was noticed.
+        status: HTTP status; None if none arrived.
+        reads: What each read returned, in order.
+        error: What ended it early; None if the response arrived in full.
+        offsets_ns: `realtime_offset_ns` at sending and at the end.
+    """
+
+    sent_ns: int
+    ended_ns: int
+    status: int | None
+    reads: tuple[WireRead, ...]
+    error: Failure | None
+    offsets_ns: tuple[int, int] = (0, 0)
+
+    @property
+    def answered(self) -> bool:
+        """Return whether a whole response with status 200 arrived."""
+        return self.error is None and self.status == 200
+
+
+def stamp_receives(sock: socket.socket) -> bool:
+    """Ask the kernel to stamp what `sock` receives; return whether it agreed."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    except OSError:  # not on this platform: the reader's own stamps count
+        return False
+    return True
+
+
+def settle(wire: WireExchange) -> tuple[RawExchange, tuple[int, ...]]:
+    """Return the exchange on one clock, and by how much each read was late.
+
+    A kernel stamp is moved to the monotonic clock by the exchange's offset. It
+    is not used where the time of day was set meanwhile, nor where it would
+    lie after its own read. A read that found several segments carries the stamp
+    of the last one.
+
+    Args:
+        wire: The exchange as received.
+
+    Returns:
+        The exchange, stamped by the kernel where that was possible, and the
+        delays from kernel to reader, nanoseconds; one per kernel stamp used.
+    """
+    before_ns, after_ns = wire.offsets_ns
+    if abs(after_ns - before_ns) > MAX_OFFSET_CHANGE_NS:
+        return _by_reader(wire), ()
+    reads: list[tuple[int, bytes]] = []
+    delays: list[int] = []
+    for read_ns, stamp, data in wire.reads:
+        t_ns = read_ns if stamp is None else _monotonic(stamp, after_ns)
+        # Two readings of the offset are good to a microsecond together.
+        if stamp is not None and wire.sent_ns - 1000 <= t_ns <= read_ns + 1000:
+            t_ns = min(t_ns, read_ns)
+            delays.append(read_ns - t_ns)
+            reads.append((t_ns, data))
+        else:
+            reads.append((read_ns, data))
+    ended_ns = reads[-1][0] if reads and wire.error is None else wire.ended_ns
+    return RawExchange(wire.sent_ns, ended_ns, wire.status, tuple(reads), wire.error), tuple(delays)
+
+
+def _by_reader(wire: WireExchange) -> RawExchange:
+    reads = tuple((read_ns, data) for read_ns, _, data in wire.reads)
+    return RawExchange(wire.sent_ns, wire.ended_ns, wire.status, reads, wire.error)
+
+
+def _monotonic(stamp: bytes, offset_ns: int) -> int:
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds) - offset_ns
