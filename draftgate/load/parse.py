@@ -1,20 +1,28 @@
 """Stamped bytes of one exchange -> one `RequestRecord`, after the run.
 
-Knows the OpenAI streaming format with vLLM's token ids. Counts tokens by
-`choices[0].token_ids` alone, never by text or by events. Every way in which an
-answer can be less than what was asked for becomes a `Failure`.
+HTTP framing, server-sent events and the dialect's documents come off in one
+pass over the reads. Counts tokens as the dialect does: by ids or by the server's
+running usage, never by text or by events. Every way in which an answer can be
+less than what was asked for becomes a `Failure`.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from draftgate.load.client import RawExchange
+import msgspec
+
+from draftgate.load.apis import APIS, Dialect
+from draftgate.load.apis.dialect import Answer, EventReader
+from draftgate.load.apis.openai import in_band_error
+from draftgate.load.exchange import RawExchange
+from draftgate.load.http1 import HttpError, ResponseDecoder
 from draftgate.load.requests import PreparedRequest
-from draftgate.load.sse import SseEvent, SseParser
-from draftgate.records import Failure, FailureKind, RequestRecord, StreamChunk
+from draftgate.load.sse import SseParser
+from draftgate.records import Failure, FailureKind, RequestRecord
 
 _DONE = "[DONE]"
+_DONE_DATA = _DONE.encode()
 _MESSAGE_CHARS = 300
 """Length to which what a server said is cut; enough for vLLM's error bodies."""
 
@@ -38,21 +46,28 @@ class SentRequest:
     exchange: RawExchange
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What the events of one response add up to."""
+@dataclass(frozen=True, slots=True)
+class ReadStats:
+    """How events fell into reads; two records add up to that of both.
 
-    chunks: list[StreamChunk] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    usage: dict[str, Any] | None = None
-    finish_reason: str | None = None
-    done: bool = False
-    failure: Failure | None = None
+    Attributes:
+        reads: Reads that brought bytes of a response.
+        events: Events that carried tokens.
+        coalesced_reads: Reads in which two or more such events ended, so that
+            all but the last of them are stamped too late.
+    """
 
-    @property
-    def token_count(self) -> int:
-        """Return the number of token ids over all chunks."""
-        return sum(len(chunk.token_ids) for chunk in self.chunks)
+    reads: int = 0
+    events: int = 0
+    coalesced_reads: int = 0
+
+    def __add__(self, other: "ReadStats") -> "ReadStats":
+        """Return the sums."""
+        return ReadStats(
+            self.reads + other.reads,
+            self.events + other.events,
+            self.coalesced_reads + other.coalesced_reads,
+        )
 
 
 def parse_exchange(
@@ -60,7 +75,7 @@ def parse_exchange(
 ) -> RequestRecord:
     """Return the record of one exchange, with its failure classified.
 
-    A chunk is one event that carries at least one token id, stamped by the
+    A chunk is one event that carries at least one new token, stamped by the
     read in which its last byte arrived; under speculation it often holds
     several tokens. What arrived before a failure stays in the record.
 
@@ -71,16 +86,28 @@ def parse_exchange(
 
     Returns:
         The record; `failure` is None only if the answer is whole: status 200,
-        well-formed events, `[DONE]`, usage, and token ids that agree in number
+        well-formed events, `[DONE]`, usage, and tokens that agree in number
         with usage and with the length asked for.
+
+    Raises:
+        SpecError: If the request names a dialect that is not registered.
     """
-    exchange = sent.exchange
-    answer = _Answer()
+    return parse_with_stats(sent, secret=secret, keep_text=keep_text)[0]
+
+
+def parse_with_stats(
+    sent: SentRequest, *, secret: str | None = None, keep_text: bool = True
+) -> tuple[RequestRecord, ReadStats]:
+    """Return what `parse_exchange` does, and how the events fell into reads.
+
+    A response with another status than 200 counts as reads without events.
+    """
+    exchange, dialect = sent.exchange, APIS.get(sent.request.dialect)
+    answer, coalesced = Answer(), 0
     if exchange.status == 200:
-        answer = _read_events(exchange.reads)
-    failure = _classify(sent, answer)
-    usage = answer.usage or {}
-    return RequestRecord(
+        coalesced = _read_events(exchange, dialect.reader(), answer)
+    failure = _classify(sent, answer, dialect)
+    record = RequestRecord(
         index=sent.index,
         stream=sent.stream,
         prompt_id=sent.request.prompt_id,
@@ -88,91 +115,93 @@ def parse_exchange(
         sent_ns=exchange.sent_ns,
         ended_ns=exchange.ended_ns,
         chunks=tuple(answer.chunks),
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
         finish_reason=answer.finish_reason,
         failure=_clean(failure, secret),
-        text="".join(answer.text) if keep_text else None,
+        text="".join(answer.text) if keep_text and dialect.gives_text else None,
     )
+    return record, ReadStats(len(exchange.reads), len(answer.chunks), coalesced)
 
 
-def _read_events(reads: tuple[tuple[int, bytes], ...]) -> _Answer:
-    answer, parser = _Answer(), SseParser()
+def _read_events(exchange: RawExchange, reader: EventReader, answer: Answer) -> int:
+    """Fill `answer`; return the number of reads with two or more chunks."""
+    decoder, coalesced = ResponseDecoder(), 0
     try:
-        for t_ns, data in reads:
-            for event in parser.feed(data, t_ns):
-                _add_event(answer, event)
-                if answer.failure is not None:
-                    return answer
+        coalesced = _read_all(exchange, decoder, reader, answer)
+    except HttpError as error:
+        answer.failure = Failure(FailureKind.MALFORMED, f"not an HTTP/1.1 response: {error}")
     except ValueError as error:
         answer.failure = Failure(FailureKind.MALFORMED, f"the event stream is not UTF-8: {error}")
-    return answer
+    encoding = "identity" if decoder.head is None else decoder.head.encoding
+    if encoding != "identity":
+        answer.failure = Failure(
+            FailureKind.MALFORMED,
+            f"the body is encoded as {encoding!r}, though only identity was accepted; look for "
+            "a proxy that compresses",
+        )
+    elif answer.failure is None and exchange.error is None and not decoder.eof():
+        answer.failure = Failure(FailureKind.EARLY_END, "the response's last bytes are missing")
+    return coalesced
 
 
-def _add_event(answer: _Answer, event: SseEvent) -> None:
-    if event.data == _DONE.encode():
+def _read_all(
+    exchange: RawExchange, decoder: ResponseDecoder, reader: EventReader, answer: Answer
+) -> int:
+    body_of, events_of = decoder.feed, SseParser().feed
+    decode, take, chunks = reader.decode, reader.take, answer.chunks
+    coalesced = 0
+    for t_ns, data in exchange.reads:
+        before = len(chunks)
+        for event in events_of(body_of(data), t_ns):
+            try:
+                document = decode(event.data)
+            except (msgspec.DecodeError, RecursionError):
+                document = _look_closer(event.data, reader, answer)
+            if document is not None:
+                take(document, t_ns, answer)
+            if answer.failure is not None:
+                return coalesced
+        if len(chunks) - before > 1:
+            coalesced += 1
+    return coalesced
+
+
+def _look_closer(data: bytes, reader: EventReader, answer: Answer) -> Any:
+    """Return the document of data that the dialect did not take, or None.
+
+    It is the end mark, an error of the server, or of no use; or JSON that
+    Python reads and the fast decoder does not, such as NaN in a log-probability.
+    """
+    if data.strip() == _DONE_DATA:
         answer.done = True
-        return
+        return None
     try:
-        document = json.loads(event.data)
-    except json.JSONDecodeError as error:
-        answer.failure = _malformed(f"data is not JSON ({error})", event.data.decode())
-        return
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        answer.failure = _malformed(f"data is not JSON ({error})", data.decode())
+        return None
     if not isinstance(document, dict):
-        answer.failure = _malformed("data is not a JSON object", event.data.decode())
+        answer.failure = _malformed("data is not a JSON object", data.decode())
     elif document.get("error") is not None:
-        said = document["error"]
-        answer.failure = Failure(FailureKind.IN_BAND_ERROR, f"in the stream: {_said(said)}")
-    elif not _add_document(answer, document, event.t_ns):
-        what = "choices, token_ids or usage have another form"
-        answer.failure = _malformed(what, event.data.decode())
+        answer.failure = in_band_error(document["error"])
+    elif document.get("object") == "error":
+        answer.failure = in_band_error(document)
+    else:
+        return _convert(document, data, reader, answer)
+    return None
 
 
-def _add_document(answer: _Answer, document: dict[str, Any], t_ns: int) -> bool:
-    """Add one data object; return whether it had the form expected."""
-    usage = document.get("usage")
-    if usage is not None:
-        if not _is_usage(usage):
-            return False
-        answer.usage = usage
-    choices = document.get("choices")
-    if not isinstance(choices, list) or (choices and not isinstance(choices[0], dict)):
-        return False
-    return not choices or _add_choice(answer, choices[0], t_ns)
+def _convert(document: dict[str, Any], data: bytes, reader: EventReader, answer: Answer) -> Any:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()  # halves of characters are no text
+        return reader.convert(document)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        answer.failure = _malformed(f"data has another form ({error})", data.decode())
+        return None
 
 
-def _add_choice(answer: _Answer, choice: dict[str, Any], t_ns: int) -> bool:
-    token_ids = choice.get("token_ids") or []
-    text = _delta_text(choice)
-    if not (isinstance(token_ids, list) and all(type(token) is int for token in token_ids)):
-        return False
-    if not isinstance(text, str):
-        return False
-    if token_ids:
-        answer.chunks.append(StreamChunk(t_ns, tuple(token_ids)))
-    answer.text.append(text)
-    reason = choice.get("finish_reason")
-    if reason is not None:
-        answer.finish_reason = str(reason)
-    return True
-
-
-def _delta_text(choice: dict[str, Any]) -> Any:
-    """Return the new text of a chat or a completion event, of whatever type it is."""
-    delta = choice.get("delta")
-    if isinstance(delta, dict):
-        return delta.get("content") or ""
-    return choice.get("text") or ""
-
-
-def _is_usage(usage: Any) -> bool:
-    if not isinstance(usage, dict):
-        return False
-    counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    return all(count is None or (type(count) is int and count >= 0) for count in counts)
-
-
-def _classify(sent: SentRequest, answer: _Answer) -> Failure | None:
+def _classify(sent: SentRequest, answer: Answer, dialect: Dialect) -> Failure | None:
     """Return what is wrong, the nearest to the cause first."""
     exchange = sent.exchange
     if exchange.status not in {None, 200}:
@@ -184,28 +213,29 @@ def _classify(sent: SentRequest, answer: _Answer) -> Failure | None:
         return exchange.error
     if answer.failure is not None:
         return answer.failure
-    return _incomplete(sent, answer)
+    return _incomplete(sent, answer, dialect)
 
 
-def _incomplete(sent: SentRequest, answer: _Answer) -> Failure | None:
+def _incomplete(sent: SentRequest, answer: Answer, dialect: Dialect) -> Failure | None:
     """Return what a well-formed response lacks."""
+    got, usage = answer.num_tokens, answer.completion_tokens
     if not answer.done:
         body = _body_text(sent.exchange)
         if body.strip() and not body.lstrip("\ufeff").startswith(("data", ":", "event", "id")):
             return _malformed("status 200 without any server-sent event", body)
-        got = answer.token_count
         return Failure(FailureKind.EARLY_END, f"the stream ended after {got} tokens, no {_DONE}")
-    completion = (answer.usage or {}).get("completion_tokens")
-    if completion is None:
-        message = "no usage.completion_tokens, though stream_options.include_usage was sent"
-        return Failure(FailureKind.MISSING_USAGE, message)
-    return _wrong_length(answer.token_count, completion, sent.request.expected_tokens)
+    if answer.uncounted:
+        return Failure(FailureKind.MISSING_USAGE, f"text without running usage; {dialect.advice}")
+    if usage is None:
+        return Failure(FailureKind.MISSING_USAGE, f"no {dialect.usage_field}")
+    if got == 0 and usage > 0:
+        message = f"no token ids, usage says {usage}; {dialect.advice}"
+        return Failure(FailureKind.WRONG_LENGTH, message)
+    return _wrong_length(got, usage, sent.request.expected_tokens)
 
 
 def _wrong_length(got: int, usage: int, expected: int | None) -> Failure | None:
-    if got == 0 and usage > 0:
-        message = f"no token ids, usage says {usage}; the server must honour return_token_ids"
-    elif got != usage:
+    if got != usage:
         message = f"{got} token ids, but usage says {usage}"
     elif expected is not None and got != expected:
         message = f"{got} tokens, expected {expected}; is ignore_eos honoured?"
@@ -218,19 +248,23 @@ def _malformed(what: str, data: str) -> Failure:
     return Failure(FailureKind.MALFORMED, f"{what}: {data}")
 
 
-def _said(error: Any) -> str:
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        return str(error["message"])
-    return json.dumps(error)
-
-
 def _body_text(exchange: RawExchange) -> str:
-    return b"".join(data for _, data in exchange.reads).decode("utf-8", errors="replace")
+    """Return the body as far as it came and could be framed, for a message."""
+    decoder, parts = ResponseDecoder(), []
+    try:
+        for _, data in exchange.reads:
+            parts.append(decoder.feed(data))
+    except HttpError as error:
+        parts.append(f"(then no HTTP/1.1: {error})".encode())
+    if decoder.head is not None and decoder.head.encoding != "identity":
+        return f"(a body encoded as {decoder.head.encoding!r})"
+    return b"".join(parts).decode("utf-8", errors="replace")
 
 
 def _clean(failure: Failure | None, secret: str | None) -> Failure | None:
     """Strike out the key, then cut; the other way round could leave part of it."""
     if failure is None:
         return None
-    message = failure.message.replace(secret, "***") if secret else failure.message
+    message = failure.message.encode("utf-8", errors="replace").decode()
+    message = message.replace(secret, "***") if secret else message
     return Failure(failure.kind, message[:_MESSAGE_CHARS])

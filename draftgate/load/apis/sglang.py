@@ -63,19 +63,18 @@ class GenerateReader:
             if answer.failure is not None:
                 return
         if event.output_ids is not None:
-            self._take_ids(event.output_ids, event.text, t_ns, answer)
+            self._take_ids(event, event.output_ids, t_ns, answer)
 
-    def _take_ids(self, ids: tuple[int, ...], text: str | None, t_ns: int, answer: Answer) -> None:
-        seen, total = self._seen, answer.completion_tokens
-        size = len(ids)
+    def _take_ids(self, event: _Event, ids: tuple[int, ...], t_ns: int, answer: Answer) -> None:
+        seen, total, size = self._seen, event.meta_info.completion_tokens, len(ids)
         if size == total:  # everything so far; at the first tokens the two modes are one
             ids = ids[seen:]
             answer.text.clear()
         elif total is None or size != total - seen:
             answer.failure = _unclear(size, seen, total)
             return
-        if text:
-            answer.text.append(text)
+        if event.text:
+            answer.text.append(event.text)
         if ids:
             answer.chunks.append(StreamChunk(t_ns, ids))
             self._seen = seen + len(ids)
