@@ -1,16 +1,38 @@
 """Server-sent events: the result must not depend on how the bytes were cut."""
 
-from itertools import pairwise
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.load.sse import SseEvent, SseParser
+from tests.support.fragments import damaged, fragments
 
 _LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 _PLAIN = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 _NOISE = st.sampled_from([b": keep-alive", b":", b"event: x", b"id: 7", b"retry: 5", b"unknown"])
+_TOKENS = st.sampled_from(
+    [
+        b"data: a\n\n",
+        b'data: {"b": 1}\r\n\r\n',
+        b"data: [DONE]\n\n",
+        "data: \u00fc\n\n".encode(),
+        b"data: c\n",
+        b"data: d\r",
+        b"data: e\rdata: f\n\n",
+        b": comment\n",
+        b"data",
+        b"data: ",
+        b"\n",
+        b"\r",
+        b"\n\n",
+        b":",
+        b"\xef\xbb\xbf",
+        b"\xc3",
+        b"\xbc",
+    ]
+)
 
 
 @st.composite
@@ -33,6 +55,33 @@ def _streams(draw: st.DrawFn) -> tuple[list[tuple[bytes, int]], bytes]:
     return events, stream
 
 
+def _parse(pieces: list[bytes]) -> list[bytes] | None:
+    """Return the data of the events in `pieces`; None if they are refused."""
+    parser = SseParser()
+    try:
+        return [event.data for piece in pieces for event in parser.feed(piece, 0)]
+    except ValueError:
+        return None
+
+
+def _parse_literally(stream: bytes) -> list[bytes] | None:
+    """Return what `_parse` is to return, by the standard's own steps and no others."""
+    *lines, _incomplete = re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf"))
+    events, buffer = [], []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            buffer.append(value[1:] if value[:1] == b" " else value)
+        if not line and buffer:
+            events.append(b"\n".join(buffer))
+            buffer = []
+    try:
+        b"\n".join(events + buffer).decode()
+    except UnicodeDecodeError:
+        return None
+    return events
+
+
 @settings(deadline=None)  # a busy machine is no failure
 @given(_streams(), st.data())
 def test_events_and_stamps_do_not_depend_on_fragments(
@@ -40,41 +89,43 @@ def test_events_and_stamps_do_not_depend_on_fragments(
 ) -> None:
     """Any cut gives the events that were written, stamped by the read that completes them."""
     events, stream = drawn
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    bounds = [0, *cuts, len(stream)]
+    pieces = data.draw(fragments(stream, [offset + 1 for _, offset in events]))
+    read_of = [t_ns for t_ns, piece in enumerate(pieces) for _ in piece]
     parser = SseParser()
 
-    got = [
-        event
-        for t_ns, (start, end) in enumerate(pairwise(bounds))
-        for event in parser.feed(stream[start:end], t_ns)
-    ]
+    got = [event for t_ns, piece in enumerate(pieces) for event in parser.feed(piece, t_ns)]
 
-    def read_of(offset: int) -> int:
-        return next(i for i, end in enumerate(bounds[1:]) if offset < end)
+    assert got == [SseEvent(read_of[offset], value) for value, offset in events]
 
-    assert got == [SseEvent(read_of(offset), value) for value, offset in events]
+
+@settings(deadline=None, max_examples=300)  # a busy machine is no failure
+@given(st.lists(_TOKENS, max_size=14), st.data())
+def test_any_tokens_parse_as_the_standard_says_however_cut(
+    tokens: list[bytes], data: st.DataObject
+) -> None:
+    """Streams in any disorder give what a literal reading gives, also cut between the tokens."""
+    stream, marks = b"", []
+    for token in tokens:
+        stream += token
+        marks.append(len(stream))
+
+    expected = _parse_literally(stream)
+    assert _parse([stream]) == expected
+    assert _parse(data.draw(fragments(stream, marks))) == expected
+    assert _parse(tokens) == expected
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(st.binary(max_size=60), st.data())
-def test_any_bytes_parse_alike_in_one_piece_and_byte_by_byte(
-    stream: bytes, data: st.DataObject
+@given(_streams(), st.data())
+def test_damaged_streams_parse_alike_however_cut(
+    drawn: tuple[list[tuple[bytes, int]], bytes], data: st.DataObject
 ) -> None:
-    """Arbitrary bytes give the same events, or the same refusal, however they arrive."""
-    stream = data.draw(st.sampled_from([stream, b"data: " + stream + b"\r\n\r\n" + stream]))
+    """Broken streams give the same events, or the same refusal, however they arrive."""
+    stream = data.draw(damaged(drawn[1], [b"\n", b"\r", b":", b" ", b"data", b"\xc3"]))
 
-    def events_of(pieces: list[bytes]) -> list[bytes] | None:
-        parser = SseParser()
-        try:
-            return [event.data for piece in pieces for event in parser.feed(piece, 0)]
-        except ValueError:
-            return None
-
-    whole = events_of([stream])
-    single = events_of([stream[i : i + 1] for i in range(len(stream))])
-
-    assert whole == single
+    expected = _parse_literally(stream)
+    assert _parse([stream]) == expected
+    assert _parse(data.draw(fragments(stream))) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,6 +142,14 @@ def test_any_bytes_parse_alike_in_one_piece_and_byte_by_byte(
         (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
         (b"data: a:b\n\n", [b"a:b"]),
         (b"\n\n\n", []),
+        (b"data: [DONE]\n\n", [b"[DONE]"]),
+        (b"data: a\n\ndata: b\n\ndata: [DONE]\n\n", [b"a", b"b", b"[DONE]"]),
+        (b"data: a\n\n: ping\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\rb\n\n", [b"a"]),
+        (b"data: \n\n", [b""]),
+        (b"data: a\x00\x0b\x0c\n\n", [b"a\x00\x0b\x0c"]),
+        ("data: \u2028\u0085\n\n".encode(), ["\u2028\u0085".encode()]),
+        (b"data: a\n\ndata: cut off\n", [b"a"]),
     ],
 )
 def test_single_cases_follow_the_standard(stream: bytes, expected: list[bytes]) -> None:
@@ -98,7 +157,14 @@ def test_single_cases_follow_the_standard(stream: bytes, expected: list[bytes]) 
     assert [event.data for event in SseParser().feed(stream, 1)] == expected
 
 
-def test_bytes_that_are_not_utf8_are_refused() -> None:
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+@pytest.mark.parametrize("value", [b"\xff", b"\xc3", b"a\xed\xa0\x80", b"\xc0\xaf"])
+def test_bytes_that_are_not_utf8_are_refused(value: bytes, end: bytes) -> None:
     """A broken character raises instead of being replaced."""
     with pytest.raises(ValueError, match="utf-8"):
-        SseParser().feed(b"data: \xff\n\n", 1)
+        SseParser().feed(b"data: " + value + end, 1)
+
+
+def test_bytes_that_are_not_utf8_outside_of_data_are_passed_over() -> None:
+    """What is not data may hold anything."""
+    assert SseParser().feed(b": \xff\nid: \xff\ndata: a\n\n", 1) == [SseEvent(1, b"a")]
