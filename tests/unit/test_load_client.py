@@ -1,10 +1,8 @@
 """One exchange and its record: what is sent, what is kept, every kind of failure."""
 
 import asyncio
-import json
 import re
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
@@ -13,23 +11,23 @@ import pytest
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.engines.fake_model import greedy_tokens
 from draftgate.engines.fake_server import FakeConfig
-from draftgate.errors import SpecError
-from draftgate.load.client import RawExchange, StreamConnection
+from draftgate.load.client import StreamConnection
 from draftgate.load.parse import SentRequest, parse_exchange
-from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
-from draftgate.records import Failure, FailureKind, RequestRecord
-from draftgate.specs import SamplingParams
-from tests.support.fake import OnePrompt, chat, endpoint, fake_server, raw_server
+from draftgate.load.requests import Endpoint, PreparedRequest
+from draftgate.load.wire import WireExchange, settle
+from draftgate.records import FailureKind, RequestRecord
+from tests.support.exchanges import DONE, OPEN_HEAD, event, ids, usage
+from tests.support.fake import chat, endpoint, fake_server, raw_server
 
 FAST = {"step_s": 0.001, "ttft_s": 0.001}
 
 
 def _with_connection(
     target: Endpoint,
-    use: Callable[[StreamConnection], Awaitable[list[RawExchange]]],
+    use: Callable[[StreamConnection], Awaitable[list[WireExchange]]],
     stall_timeout_s: float = 5.0,
-) -> list[RawExchange]:
-    async def body() -> list[RawExchange]:
+) -> list[WireExchange]:
+    async def body() -> list[WireExchange]:
         connection = StreamConnection(target, SYSTEM_CLOCK, stall_timeout_s=stall_timeout_s)
         try:
             return await use(connection)
@@ -45,10 +43,10 @@ def _exchange(
     *,
     stall_timeout_s: float = 5.0,
     deadline_s: float | None = None,
-) -> RawExchange:
+) -> WireExchange:
     request = request or chat()
 
-    async def once(connection: StreamConnection) -> list[RawExchange]:
+    async def once(connection: StreamConnection) -> list[WireExchange]:
         deadline_ns = None
         if deadline_s is not None:
             deadline_ns = SYSTEM_CLOCK.now_ns() + round(deadline_s * 1e9)
@@ -58,79 +56,10 @@ def _exchange(
 
 
 def _record(
-    exchange: RawExchange, request: PreparedRequest | None = None, secret: str | None = None
+    exchange: WireExchange, request: PreparedRequest | None = None, secret: str | None = None
 ) -> RequestRecord:
-    return parse_exchange(SentRequest(0, 0, 1, request or chat(), exchange), secret=secret)
-
-
-def _answered(*documents: object, done: bool = True) -> RawExchange:
-    """Return an exchange whose read i, stamped i, holds document i as one event."""
-    events = [f"data: {json.dumps(document)}\n\n".encode() for document in documents]
-    if done:
-        events.append(b"data: [DONE]\n\n")
-    return RawExchange(0, len(events), 200, tuple(enumerate(events)), None)
-
-
-def _ids(*tokens: int) -> dict[str, object]:
-    return {"choices": [{"delta": {"content": "x"}, "token_ids": list(tokens)}]}
-
-
-def _usage(count: int) -> dict[str, object]:
-    return {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": count}}
-
-
-def test_chat_body_holds_only_what_is_set() -> None:
-    """Neutral sampling fields are left out, so that plain OpenAI servers accept the body."""
-    prompt = OnePrompt("p", (("system", "be brief"), ("user", "hé")))
-
-    request = prepare_chat(
-        prompt, "m", SamplingParams(max_tokens=5, ignore_eos=False), cache_salt=None
-    )
-
-    assert request.path == "/v1/chat/completions"
-    assert request.expected_tokens is None
-    assert json.loads(request.body) == {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": "be brief"},
-            {"role": "user", "content": "hé"},
-        ],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        "max_tokens": 5,
-        "temperature": 0.0,
-    }
-
-
-def test_chat_body_holds_all_that_is_set() -> None:
-    """Every sampling field away from its neutral value is sent, and fixes the length."""
-    sampling = SamplingParams(max_tokens=5, temperature=0.7, top_p=0.9, top_k=4, seed=0)
-
-    request = prepare_chat(OnePrompt("p", (("user", "x"),)), "m", sampling, cache_salt="s")
-
-    sent = json.loads(request.body)
-    expected = {"temperature": 0.7, "top_p": 0.9, "top_k": 4, "seed": 0, "ignore_eos": True}
-    assert {key: sent[key] for key in expected} == expected
-    assert sent["cache_salt"] == "s"
-    assert request.expected_tokens == 5
-
-
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://host", "http://", "http://h:x1", "http://u:secret@h"]
-)
-def test_bad_address_is_refused_without_showing_credentials(url: str) -> None:
-    """An address that cannot be used is the user's error, and never echoes a password."""
-    with pytest.raises(SpecError, match="endpoint URL") as caught:
-        Endpoint(url, "m")
-    assert "secret" not in str(caught.value)
-
-
-def test_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key variable that is unset is an error that names it."""
-    monkeypatch.delenv("DRAFTGATE_TEST_KEY", raising=False)
-    with pytest.raises(SpecError, match="DRAFTGATE_TEST_KEY"):
-        Endpoint("http://h", "m", "DRAFTGATE_TEST_KEY").api_key()
+    sent = SentRequest(0, 0, 1, request or chat(), settle(exchange)[0])
+    return parse_exchange(sent, secret=secret)
 
 
 def test_key_is_sent_and_never_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,16 +76,6 @@ def test_key_is_sent_and_never_recorded(monkeypatch: pytest.MonkeyPatch) -> None
     assert bad.failure.kind is FailureKind.HTTP_ERROR
     assert "incorrect API key" in bad.failure.message
     assert "sk-wrong" not in repr(bad)
-
-
-def test_key_is_struck_out_before_the_message_is_cut() -> None:
-    """A key that straddles the cut leaves no part of itself."""
-    exchange = RawExchange(0, 1, 401, ((1, b"x" * 270 + b"SECRETSECRETSECRET"),), None)
-
-    record = _record(exchange, secret="SECRETSECRETSECRET")
-
-    assert record.failure is not None
-    assert "SECRET" not in record.failure.message
 
 
 def test_whole_answer_becomes_a_record() -> None:
@@ -188,35 +107,13 @@ def test_stamps_are_in_order_and_no_shorter_than_the_server_waited() -> None:
     assert stamps[-2] - stamps[1] >= 0.055e9  # 7 steps of 10 ms, one of them caught up at most
 
 
-def test_text_can_be_left_out() -> None:
-    """keep_text=False stores no text."""
-    sent = SentRequest(0, 0, 1, chat(max_tokens=1), _answered(_ids(1), _usage(1)))
-
-    assert parse_exchange(sent, keep_text=False).text is None
-
-
-def test_chunk_is_an_event_with_tokens_stamped_by_its_last_byte() -> None:
-    """Two events in one read share a stamp; a split event takes the later; empty ones are none."""
-    first, second = (f"data: {json.dumps(_ids(*t))}\n\n".encode() for t in ((1, 2), (3,)))
-    role = b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
-    tail = f"data: {json.dumps(_usage(4))}\n\ndata: [DONE]\n\n".encode()
-    third = f"data: {json.dumps(_ids(4))}\n\n".encode()
-    reads = ((10, role), (20, first + second + third[:9]), (30, third[9:]), (40, tail))
-
-    record = _record(RawExchange(0, 40, 200, reads, None), chat(max_tokens=4))
-
-    assert record.failure is None
-    chunks = [(chunk.t_ns, chunk.token_ids) for chunk in record.chunks]
-    assert chunks == [(20, (1, 2)), (20, (3,)), (30, (4,))]
-
-
 def test_connection_is_reused() -> None:
     """Several requests of a stream travel on one connection."""
 
-    async def three(connection: StreamConnection) -> list[RawExchange]:
+    async def three(connection: StreamConnection) -> list[WireExchange]:
         exchanges = [await connection.exchange(chat()) for _ in range(3)]
         assert connection.connects == 1
-        assert connection.body_bytes == sum(len(b) for e in exchanges for _, b in e.reads)
+        assert connection.body_bytes == sum(len(b) for e in exchanges for *_, b in e.reads)
         return exchanges
 
     with fake_server(FakeConfig(**FAST)) as server:
@@ -229,7 +126,7 @@ def test_connection_is_reused() -> None:
 def test_failed_exchange_takes_a_new_connection_next_time() -> None:
     """After a stall the old connection, still owing an answer, is not used again."""
 
-    async def two(connection: StreamConnection) -> list[RawExchange]:
+    async def two(connection: StreamConnection) -> list[WireExchange]:
         return [await connection.exchange(chat()) for _ in range(3)]
 
     with fake_server(FakeConfig(stall_every=2, **FAST)) as server:
@@ -300,15 +197,6 @@ def test_tls_failure_is_a_connect_failure() -> None:
     assert record.failure.kind is FailureKind.CONNECT
 
 
-def test_tls_verifies_certificates() -> None:
-    """An https address checks the chain and the host name."""
-    connection = StreamConnection(Endpoint("https://h", "m"), SYSTEM_CLOCK, stall_timeout_s=1)
-
-    assert connection._ssl is not None
-    assert connection._ssl.verify_mode is ssl.CERT_REQUIRED
-    assert connection._ssl.check_hostname
-
-
 def test_wrong_model_is_an_http_error() -> None:
     """A model the server does not know gives HTTP_ERROR with the server's words."""
     with fake_server(FakeConfig(model="other")) as server:
@@ -348,60 +236,8 @@ def test_broken_response_is_classified(answer: bytes, kind: FailureKind, words: 
 
 def test_response_that_ends_with_the_connection_is_whole() -> None:
     """Without length or chunking the close is the end, as HTTP says, not a failure."""
-    body = b"".join(data for _, data in _answered(_ids(1, 2), _usage(2)).reads)
-    with raw_server(_OK + b"\r\n" + body) as url:
+    with raw_server(OPEN_HEAD + event(ids(1, 2)) + event(usage(2)) + DONE) as url:
         record = _record(_exchange(Endpoint(url, "fake")), chat(max_tokens=2))
 
     assert record.failure is None
     assert record.completion_tokens == 2
-
-
-@pytest.mark.parametrize(
-    ("documents", "expected", "words"),
-    [
-        ((_ids(1, 2), _usage(3)), 3, "2 token ids, but usage says 3"),
-        ((_ids(1, 2), _usage(2)), 3, "2 tokens, expected 3"),
-        (({"choices": [{"delta": {"content": "x"}}]}, _usage(2)), 2, "return_token_ids"),
-    ],
-)
-def test_wrong_length_says_what_disagrees(
-    documents: tuple[object, ...], expected: int, words: str
-) -> None:
-    """Token ids, usage and the length asked for must agree, and the message tells which not."""
-    record = _record(_answered(*documents), chat(max_tokens=expected))
-
-    assert record.failure is not None
-    assert record.failure.kind is FailureKind.WRONG_LENGTH
-    assert words in record.failure.message
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        [],
-        {"choices": 1},
-        {"choices": ["x"]},
-        {"choices": [{"token_ids": ["1"]}]},
-        {"choices": [{"token_ids": [True]}]},
-        {"choices": [{"token_ids": "12"}]},
-        {"choices": [{"delta": {"content": 5}}]},
-        {"choices": [], "usage": []},
-        {"choices": [], "usage": {"completion_tokens": "2"}},
-        {"choices": [], "usage": {"completion_tokens": -1}},
-    ],
-)
-def test_event_of_another_form_is_malformed(document: object) -> None:
-    """A document of the wrong form is a failure, never an empty chunk."""
-    record = _record(_answered(document, _usage(0)))
-
-    assert record.failure is not None
-    assert record.failure.kind is FailureKind.MALFORMED
-
-
-def test_stream_without_done_ended_early() -> None:
-    """Usage alone does not make an answer whole."""
-    record = _record(_answered(_ids(1), _usage(1), done=False), chat(max_tokens=1))
-
-    assert record.failure == Failure(
-        FailureKind.EARLY_END, "the stream ended after 1 tokens, no [DONE]"
-    )

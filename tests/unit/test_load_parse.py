@@ -472,11 +472,14 @@ def test_broken_response_is_classified(
         {"choices": [{"token_ids": ["1"]}]},
         {"choices": [{"token_ids": [True]}]},
         {"choices": [{"token_ids": "12"}]},
+        {"choices": [{"token_ids": [-1]}]},
+        {"choices": [{"token_ids": [2147483648]}]},
         {"choices": [{"delta": {"content": 5}}]},
         {"choices": [{"delta": {"content": "\ud83d"}}]},
         {"choices": [], "usage": []},
         {"choices": [], "usage": {"completion_tokens": "2"}},
         {"choices": [], "usage": {"completion_tokens": -1}},
+        {"choices": [], "usage": {"completion_tokens": 2147483648}},
     ],
 )
 def test_event_of_another_form_is_malformed(api: str, document: object) -> None:
@@ -494,6 +497,7 @@ def test_event_of_another_form_is_malformed(api: str, document: object) -> None:
         {"meta_info": {"completion_tokens": -1}},
         {"meta_info": {"finish_reason": 3}},
         {"meta_info": {"completion_tokens": 1}, "output_ids": ["1"]},
+        {"meta_info": {"completion_tokens": 1}, "output_ids": [-1]},
         {"choices": []},
     ],
 )

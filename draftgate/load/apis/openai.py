@@ -13,8 +13,11 @@ import msgspec
 from draftgate.load.apis.dialect import Answer, Settings
 from draftgate.records import Failure, FailureKind, StreamChunk
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-"""A number of tokens as a server states it."""
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+"""A number of tokens as a server states it; records store 32 bits."""
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+"""A token; records store 32 bits, and no vocabulary comes near."""
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -30,7 +33,7 @@ class Choice(msgspec.Struct, gc=False):
 
     delta: Delta | None = None
     text: str | None = None
-    token_ids: tuple[int, ...] | None = None
+    token_ids: tuple[TokenId, ...] | None = None
     finish_reason: str | None = None
 
 

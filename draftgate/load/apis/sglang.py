@@ -12,7 +12,7 @@ import msgspec
 
 from draftgate.load.apis import APIS
 from draftgate.load.apis.dialect import Answer, Dialect, LoadPrompt, Settings, raw_prompt
-from draftgate.load.apis.openai import Count, in_band_error
+from draftgate.load.apis.openai import Count, TokenId, in_band_error
 from draftgate.records import Failure, FailureKind, StreamChunk
 
 
@@ -29,7 +29,7 @@ class _Meta(msgspec.Struct, gc=False):
 
 class _Event(msgspec.Struct, gc=False):
     meta_info: _Meta
-    output_ids: tuple[int, ...] | None = None
+    output_ids: tuple[TokenId, ...] | None = None
     text: str | None = None
     error: Any = None
 
