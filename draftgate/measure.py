@@ -21,6 +21,7 @@ from draftgate.load.generator import LoadResult
 from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
 from draftgate.load.state import LoadHooks, LoadProgress
+from draftgate.metrics.client_error import client_faults
 from draftgate.records import (
     EngineCounters,
     FailureKind,
@@ -35,6 +36,7 @@ from draftgate.resources import ResourceSampler
 from draftgate.specs import (
     NO_SPECULATION,
     EngineSpec,
+    GateSpec,
     PrefixCache,
     SamplingParams,
     WorkloadSpec,
@@ -136,6 +138,21 @@ def measure_run(
     # A dead server explains every other trouble of its run.
     reasons = _dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable)
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
+
+
+def check_client(run: RunSamples, gates: Sequence[GateSpec]) -> RunSamples:
+    """Return the run, INVALID if the client's own error could explain what is judged.
+
+    Acceptance is left out by `client_error`: it does not depend on speed.
+
+    Args:
+        run: As measured.
+        gates: What it is to be judged by.
+    """
+    if run.invalid:
+        return run
+    margins = {gate.metric: gate.margin_ratio for gate in gates}
+    return replace(run, invalid=client_faults(run, margins))
 
 
 def measure_traffic(

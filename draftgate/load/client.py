@@ -168,6 +168,7 @@ class _Response:
     __slots__ = (
         "_clock",
         "_feed",
+        "_is_new",
         "_on_first_byte",
         "done",
         "ended_ns",
@@ -191,6 +192,7 @@ class _Response:
         self._clock = clock
         self._feed = self.scanner.feed
         self._on_first_byte = on_first_byte
+        self._is_new = True
 
     @property
     def status(self) -> int | None:
@@ -227,8 +229,8 @@ class _Response:
         except HttpError as error:
             self.fail(FailureKind.MALFORMED, f"not an HTTP/1.1 response: {error}")
             return
-        if self._on_first_byte is not None:
-            self._began(read_ns)
+        if self._is_new:
+            self._look_at_head(read_ns)
         if complete:
             self._complete()
 
@@ -251,22 +253,27 @@ class _Response:
         sent_ns = self.sent_ns or self.ended_ns
         return WireExchange(sent_ns, self.ended_ns, self.status, reads, self.error, offsets_ns)
 
-    def _began(self, read_ns: int) -> None:
-        if self.scanner.body_started and self._on_first_byte is not None:
-            if self.status == 200:
-                self._on_first_byte(read_ns)
-            self._on_first_byte = None
-
-    def _complete(self) -> None:
-        head, extra = self.scanner.head, self.scanner.extra
-        if extra:
-            self.fail(FailureKind.MALFORMED, f"{extra} bytes came after the response's end")
-        elif head is not None and head.encoding != "identity":
+    def _look_at_head(self, read_ns: int) -> None:
+        """Refuse a body that was compressed unasked; tell the body's first byte."""
+        head = self.scanner.head
+        if head is None:
+            return
+        if head.encoding != "identity":
+            self._is_new = False
             self.fail(
                 FailureKind.MALFORMED,
                 f"the body is encoded as {head.encoding!r}, though only identity was accepted; "
                 "look for a proxy that compresses",
             )
+        elif self.scanner.body_started:
+            self._is_new = False
+            if self._on_first_byte is not None and head.status == 200:
+                self._on_first_byte(read_ns)
+
+    def _complete(self) -> None:
+        extra = self.scanner.extra
+        if extra:
+            self.fail(FailureKind.MALFORMED, f"{extra} bytes came after the response's end")
         else:
             self._end(self.stamp_ns, None)
 

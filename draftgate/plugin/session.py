@@ -22,7 +22,7 @@ from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, DraftgateError, EngineError
 from draftgate.load.state import LoadProgress
-from draftgate.measure import Cell, Traffic, measure_run, measure_traffic, prime
+from draftgate.measure import Cell, Traffic, check_client, measure_run, measure_traffic, prime
 from draftgate.metrics import compute_all
 from draftgate.records import Environment, RunSamples, TrafficAcceptance
 from draftgate.runstore import RunDirectory, StoredRun
@@ -240,6 +240,7 @@ class GateSession:
             clock=self._clock,
             progress=self._progress(label),
         )
+        run = check_client(run, self.profile.gates)
         self.directory.add(run)
         self._runs.append(run)
         self.say(f"{label}: {self._result_line(run)}")

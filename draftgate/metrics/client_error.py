@@ -1,0 +1,117 @@
+"""How far the load generator's own slowness can have moved a metric of one run.
+
+A bound worked out from what the generator recorded about itself, so that a run
+can be thrown out before anybody reads a change of the client as one of the
+server. Knows no gate; registers no metric.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from draftgate.metrics import selection
+from draftgate.metrics.definition import METRICS
+from draftgate.records import RequestRecord, RunSamples
+from draftgate.specs import SLO
+
+STAMP_ERROR_S = 20e-6
+"""How far a kernel stamp may lie from the arrival. The stamp is taken in the
+receive interrupt; over loopback it came 2 to 10 us after the sender's own
+(benchmarks/loadgen/RESULTS.md)."""
+
+_LATENCIES = ("ttft", "step_gap", "per_token", "e2e")
+_RATES = ("output_tokens_per_s", "tokens_per_s_per_stream", "requests_per_s", "goodput_per_s")
+
+
+MARGIN_SHARE = 0.1
+"""Share of a gate's margin that the client's error may reach: small beside what
+the gate lets through, and reachable (same results file)."""
+
+
+def client_faults(run: RunSamples, margins: Mapping[str, float]) -> tuple[str, ...]:
+    """Return why the client was too slow for what is to be judged; empty if it was not.
+
+    Args:
+        run: The run.
+        margins: Relative loss let through, by metric name.
+    """
+    faults = []
+    for metric, margin in margins.items():
+        error = client_error_ratio(metric, run)
+        if error is not None and error > MARGIN_SHARE * margin:
+            faults.append(
+                f"the client itself may have moved {metric} by {error:.2%}; at most "
+                f"{MARGIN_SHARE * margin:.2%} may be its own, a tenth of the gate's margin. "
+                f"{_seen(run)} Is the machine too busy?"
+            )
+    return tuple(faults)
+
+
+def client_error_ratio(metric: str, run: RunSamples) -> float | None:
+    """Return the share of a metric's value that the client may have added or taken.
+
+    Latencies: an arrival is stamped too late by at most the delay of its read,
+    or, with the kernel's stamps, only where several chunks came in one read. A
+    percentile moves by at most the same percentile of these errors, when they
+    have one sign, which lateness has.
+
+    Rates of a closed loop: between the end of a request and the sending of the
+    next the stream is idle through the client; that share of the time of a
+    request is missing in every rate.
+
+    Args:
+        metric: Name of a registered metric.
+        run: The run; its value must exist.
+
+    Returns:
+        The bound as a ratio of the value; None for a metric that the client
+        has no part in (acceptance, counters, resources), or without a value.
+    """
+    if metric in _RATES:
+        return _idle_ratio(run)
+    family, _, rest = metric.rpartition("_p")
+    if family not in _LATENCIES:
+        return None
+    value = METRICS.get(metric).compute(run, SLO())
+    if not value:
+        return None
+    return _stamp_error_s(run, share=int(rest.removesuffix("_s")) / 100) / value
+
+
+def _seen(run: RunSamples) -> str:
+    client = run.client
+    parts = [f"Loop lag p99 {client.lag_p99_s * 1e3:.2f} ms"]
+    if client.read_delay_p99_s is not None:
+        parts.append(f"read delay p99 {client.read_delay_p99_s * 1e3:.2f} ms")
+    if client.send_delay_p99_s is not None:
+        parts.append(f"send delay p99 {client.send_delay_p99_s * 1e3:.2f} ms")
+    return ", ".join(parts) + "."
+
+
+def _stamp_error_s(run: RunSamples, share: float) -> float:
+    client = run.client
+    if not client.kernel_stamps:
+        return client.lag_p99_s
+    merged = client.coalesced_reads / client.reads if client.reads else 0.0
+    if merged <= 1 - share:
+        return STAMP_ERROR_S
+    delay_s = client.read_delay_p50_s if share <= 0.5 else client.read_delay_p99_s
+    return max(STAMP_ERROR_S, delay_s or 0.0)
+
+
+def _idle_ratio(run: RunSamples) -> float | None:
+    records = list(selection.sent_inside(run))
+    if not records:
+        return None
+    client = run.client
+    noticed_s = client.read_delay_p50_s if client.kernel_stamps else client.lag_p99_s
+    waits_s = _mean((record.sent_ns - record.scheduled_ns) / 1e9 for record in records)
+    return (waits_s + (noticed_s or 0.0)) / _mean(_turn_s(record) for record in records)
+
+
+def _turn_s(record: RequestRecord) -> float:
+    """Return the time from when a stream was free to the end of its request, seconds."""
+    return (record.ended_ns - record.scheduled_ns) / 1e9
+
+
+def _mean(values: Iterable[float]) -> float:
+    held = list(values)
+    return sum(held) / len(held)

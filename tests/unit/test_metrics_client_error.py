@@ -1,0 +1,130 @@
+"""How far the client may have moved a metric, and runs that are thrown out for it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from draftgate.engines.fake_server import FakeConfig
+from draftgate.load.closed import ClosedLoopPlan
+from draftgate.load.generator import run as run_load
+from draftgate.load.requests import PreparedRequest
+from draftgate.metrics import compute_all
+from draftgate.metrics.client_error import STAMP_ERROR_S, client_error_ratio, client_faults
+from draftgate.records import ClientHealth, RequestRecord, RunSamples, StreamChunk, Window
+from draftgate.specs import SLO
+from tests.support.fake import chat, endpoint, fake_server
+from tests.support.samples import make_run
+
+MS = 1_000_000
+HEALTH = ClientHealth(
+    cpu_s=0.1,
+    wall_s=1.0,
+    lag_p99_s=0.003,
+    lag_max_s=0.004,
+    kernel_stamps=True,
+    read_delay_p50_s=0.001,
+    read_delay_p99_s=0.002,
+    reads=100,
+)
+
+
+def _run(health: ClientHealth, *, wait_ms: int = 0) -> RunSamples:
+    """Return a run of ten requests in a row: 10 ms to each of 5 chunks, `wait_ms` between."""
+    records = []
+    for index in range(10):
+        free = index * (50 + wait_ms) * MS
+        sent = free + wait_ms * MS
+        chunks = tuple(StreamChunk(sent + 10 * MS * (i + 1), (1,)) for i in range(5))
+        records.append(
+            RequestRecord(index, 0, "p", free, sent, sent + 50 * MS, chunks, 1, 5, "length")
+        )
+    window = Window(0, records[-1].ended_ns + 1)
+    return replace(make_run(), records=tuple(records), window=window, client=health)
+
+
+@pytest.mark.parametrize(
+    ("coalesced", "metric", "error_s"),
+    [
+        (0, "step_gap_p50_s", STAMP_ERROR_S),
+        (1, "step_gap_p99_s", STAMP_ERROR_S),
+        (2, "step_gap_p99_s", 0.002),
+        (2, "step_gap_p50_s", STAMP_ERROR_S),
+        (60, "ttft_p50_s", 0.001),
+    ],
+)
+def test_kernel_stamps_err_where_reads_coalesced(
+    coalesced: int, metric: str, error_s: float
+) -> None:
+    """A percentile is in doubt only if more reads held several chunks than lie beyond it."""
+    run = _run(replace(HEALTH, coalesced_reads=coalesced))
+
+    assert client_error_ratio(metric, run) == pytest.approx(error_s / 0.010)
+
+
+def test_reads_alone_err_by_the_lag() -> None:
+    """Without kernel stamps an arrival may be stamped as late as the loop was."""
+    run = _run(replace(HEALTH, kernel_stamps=False))
+
+    assert client_error_ratio("step_gap_p99_s", run) == pytest.approx(0.003 / 0.010)
+
+
+def test_rates_err_by_the_idle_time_between_requests() -> None:
+    """Waiting for the client, and noticing the end, count against the time of a request."""
+    run = _run(HEALTH, wait_ms=4)
+
+    expected = (0.004 + 0.001) / 0.054
+    assert client_error_ratio("output_tokens_per_s", run) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", ["acceptance_ratio", "tokens_per_step", "server_rss_bytes"])
+def test_what_the_client_has_no_part_in_has_no_bound(metric: str) -> None:
+    """Counters and counts do not depend on when the client looked."""
+    assert client_error_ratio(metric, _run(HEALTH)) is None
+
+
+@pytest.mark.parametrize("metric", sorted(compute_all(make_run(), SLO(ttft_s=1.0))))
+def test_every_metric_has_an_answer(metric: str) -> None:
+    """The bound of each metric that a run has is None or a ratio of at least 0."""
+    error = client_error_ratio(metric, make_run())
+
+    assert error is None or error >= 0
+
+
+def test_fault_is_told_beyond_a_tenth_of_the_margin() -> None:
+    """A bound of 0.4 % passes a margin of 5 %, fails one of 3 %, and says what was seen."""
+    run = _run(replace(HEALTH, read_delay_p50_s=0.0002))
+
+    assert client_faults(run, {"output_tokens_per_s": 0.05}) == ()
+    (fault,) = client_faults(run, {"output_tokens_per_s": 0.03})
+    assert "output_tokens_per_s by 0.40%" in fault
+    assert "read delay p99 2.00 ms" in fault
+
+
+def _measured(next_request: Callable[[int], PreparedRequest]) -> RunSamples:
+    plan = ClosedLoopPlan(
+        concurrency=2,
+        warmup_requests=1,
+        window_s=0.5,
+        min_requests=4,
+        stagger_s=0.0,
+        stall_timeout_s=5.0,
+        run_timeout_s=20.0,
+    )
+    with fake_server(FakeConfig(step_s=0.01, ttft_s=0.02)) as server:
+        loaded = run_load(endpoint(server), next_request, plan)
+    return replace(make_run(), records=loaded.records, window=loaded.window, client=loaded.client)
+
+
+def test_slow_client_is_caught_and_a_quick_one_is_not() -> None:
+    """A generator that blocks 15 ms before each request is told, one that does not is not."""
+    request = chat(max_tokens=24)
+    margins = {"output_tokens_per_s": 0.2}
+
+    def slowly(_stream: int) -> PreparedRequest:
+        time.sleep(0.015)
+        return request
+
+    assert client_faults(_measured(lambda _stream: request), margins) == ()
+    assert len(client_faults(_measured(slowly), margins)) == 1
