@@ -39,7 +39,14 @@ class ChildTask:
     @property
     def is_running(self) -> bool:
         """Whether it has neither answered nor died."""
-        return self._answer is None and not self._end.poll() and self._process.is_alive()
+        if self._answer is None and (self._end.poll() or not self._process.is_alive()):
+            self._answer = self._receive()
+        return self._answer is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has raised an error or died."""
+        return not self.is_running and isinstance(self._answer, BaseException)
 
     def result(self, kind: type[T]) -> T:
         """Wait for its answer and return it.
@@ -49,19 +56,22 @@ class ChildTask:
             MeasurementError: If it died.
         """
         if self._answer is None:
-            try:
-                self._answer = self._end.recv()
-            except EOFError:
-                self._process.join()
-                raise MeasurementError(
-                    f"a load generator process died with exit code {self._process.exitcode}. Its "
-                    "records are incomplete; is there enough memory? Measure again."
-                ) from None
+            self._answer = self._receive()
         self._process.join()
         if isinstance(self._answer, BaseException):
             raise self._answer
         assert isinstance(self._answer, kind), "each target returns one kind"
         return self._answer
+
+    def _receive(self) -> object:
+        try:
+            return self._end.recv()
+        except EOFError:
+            self._process.join()
+        return MeasurementError(
+            f"a load generator process died with exit code {self._process.exitcode}. Its records "
+            "are incomplete; is there enough memory? Measure again."
+        )
 
     def kill(self) -> None:
         """Interrupt it, and end it if that is not enough."""

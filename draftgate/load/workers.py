@@ -224,12 +224,15 @@ def _run_there(
         board.start_at(SYSTEM_CLOCK.now_ns() + _START_WITHIN_NS)
         told_ns = board.start_ns
         while any(child.is_running for child in children):
+            if any(child.has_failed for child in children):
+                break  # its share is missing, so the others are of no use
             time.sleep(0.05)
             now_ns = SYSTEM_CLOCK.now_ns()
             if on_progress is not None and now_ns - told_ns >= 1_000_000_000:
                 told_ns = now_ns
                 on_progress(board.progress(now_ns))
-        return [child.result(RunEnd) for child in children]
+        failed = [child for child in children if child.has_failed]
+        return [child.result(RunEnd) for child in failed or children]
     finally:
         for child in children:
             child.kill()
