@@ -74,7 +74,37 @@ class UrlLaunch:
     api_key_env: str | None = None
 
 
-Launch = ProcessLaunch | UrlLaunch
+@dataclass(frozen=True, slots=True)
+class DockerLaunch:
+    """Start the engine in a container of this machine's Docker daemon.
+
+    Attributes:
+        image: Image to run. It must be there already: a pull is no part of a
+            start.
+        python: Interpreter inside the image.
+        entrypoint: Program of the image that is given the whole command; None
+            runs the command itself, whatever entry point the image has.
+        gpus: `("all",)`, or indices or UUIDs of GPUs; empty for none.
+        network: Docker network; "host" is the machine's own.
+        volumes: `SOURCE:TARGET` or `SOURCE:TARGET:ro`; SOURCE is an absolute
+            path or the name of a volume. Model folders need none.
+        ipc: IPC namespace, for example "host"; None for Docker's choice.
+        shm_size: Size of /dev/shm as Docker spells it; None for Docker's choice.
+        args: Further arguments of `docker run`.
+    """
+
+    image: str
+    python: str = "python3"
+    entrypoint: str | None = None
+    gpus: tuple[str, ...] = ()
+    network: str = "host"
+    volumes: tuple[str, ...] = ()
+    ipc: str | None = None
+    shm_size: str | None = None
+    args: tuple[str, ...] = ()
+
+
+Launch = ProcessLaunch | UrlLaunch | DockerLaunch
 
 
 @dataclass(frozen=True, slots=True)

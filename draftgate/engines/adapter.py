@@ -5,13 +5,14 @@ processes. `draftgate.engines.running` does the rest for all of them.
 """
 
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from draftgate.engines.counters import CounterSnapshot
 from draftgate.registry import Registry
-from draftgate.specs import EngineSpec
+from draftgate.specs import DockerLaunch, EngineSpec, ProcessLaunch
 
 Log = Callable[[str], None]
 """Takes one line of progress."""
@@ -26,11 +27,14 @@ class Command:
         env: Variables set on top of the caller's environment, sorted by name.
         expect_in_log: Lines that must stand in the log once the server is
             ready, each with what it means that they do not.
+        folders: Absolute paths that the arguments name and the server reads; a
+            container gets them at the same path.
     """
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     expect_in_log: tuple[tuple[str, str], ...] = field(default=())
+    folders: tuple[str, ...] = ()
 
     def render(self) -> str:
         """Return one shell line that starts the same server."""
@@ -52,7 +56,7 @@ class EngineAdapter(Protocol):
     served_model: str
 
     def command(self, spec: EngineSpec, port: int, log: Log) -> Command:
-        """Return how to start `spec` on loopback at `port`.
+        """Return how to start `spec` at `port` of `listen_address(spec)`.
 
         Raises:
             SpecError: If the engine cannot run this spec.
@@ -64,6 +68,20 @@ class EngineAdapter(Protocol):
         Raises:
             EngineError: If the text is not what this engine answers.
         """
+
+
+def interpreter(spec: EngineSpec) -> str:
+    """Return the Python that runs the engine, as seen by the server."""
+    launch = spec.launch
+    own = launch.python if isinstance(launch, ProcessLaunch | DockerLaunch) else None
+    return own or sys.executable
+
+
+def listen_address(spec: EngineSpec) -> str:
+    """Return where the server has to listen: loopback, unless a Docker network lies between."""
+    launch = spec.launch
+    inside = isinstance(launch, DockerLaunch) and launch.network != "host"
+    return "0.0.0.0" if inside else "127.0.0.1"  # noqa: S104 - published on loopback alone
 
 
 ENGINES: Registry[EngineAdapter] = Registry("engine", "draftgate.engines")

@@ -5,9 +5,8 @@ can be tested against known truth. It stands in for no engine in any result.
 """
 
 import json
-import sys
 
-from draftgate.engines.adapter import ENGINES, Command, Log
+from draftgate.engines.adapter import ENGINES, Command, Log, interpreter, listen_address
 from draftgate.engines.counters import CounterSnapshot
 from draftgate.engines.vllm import Vllm
 from draftgate.specs import EngineSpec
@@ -29,7 +28,8 @@ class Fake:
         if spec.speculative is not None:
             script.setdefault("method", spec.speculative.method)
             script.setdefault("k", spec.speculative.num_speculative_tokens)
-        argv = (sys.executable, "-m", "draftgate.engines.fake_server", "--port", str(port))
+        argv = [interpreter(spec), "-m", "draftgate.engines.fake_server"]
+        argv += ["--host", listen_address(spec), "--port", str(port)]
         return Command(argv=(*argv, "--config", json.dumps(script, sort_keys=True)))
 
     def parse_counters(self, text: str) -> CounterSnapshot:

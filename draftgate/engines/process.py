@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,41 @@ TERM_GRACE_S = 20.0
 _EXCEPTION = re.compile(r"\b[A-Z]\w*(Error|Exception): \S")
 
 _GUARD = Path(__file__).with_name("guard.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A short program that has ended: its exit code and what it wrote."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def run_tool(argv: Sequence[str], timeout_s: float) -> Ended:
+    """Run a short program to its end, out of reach of Ctrl-C, and return what it said.
+
+    Raises:
+        EngineError: If it cannot be started, or takes longer than `timeout_s`.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise EngineError(f"cannot run {argv[0]!r}: {error}. Is it installed?") from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(
+            f"no answer to {' '.join(argv[:2])!r} within {timeout_s:g} s. Try it by hand."
+        ) from error
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 class ChildProcess:

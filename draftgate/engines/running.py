@@ -18,9 +18,10 @@ from typing import Any
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.engines.adapter import ENGINES, Command
 from draftgate.engines.counters import CounterSnapshot
+from draftgate.engines.docker import Container, find_image, in_container, remove_leftovers
 from draftgate.engines.process import ChildProcess
 from draftgate.errors import EngineError, SpecError
-from draftgate.specs import Arm, EngineSpec, UrlLaunch
+from draftgate.specs import Arm, DockerLaunch, EngineSpec, UrlLaunch
 
 POLL_S = 0.25
 HTTP_TIMEOUT_S = 10.0
@@ -37,6 +38,8 @@ class RunningEngine:
         model: Model name requests carry.
         command: Start command; None for a server that already ran.
         log_path: Its log; None likewise.
+        child: Process that is the server, or that holds its container's ends.
+        container: The container the server runs in; None outside Docker.
     """
 
     def __init__(self, arm: Arm, base_url: str, command: Command | None, clock: Clock) -> None:
@@ -44,6 +47,7 @@ class RunningEngine:
         self.base_url = base_url
         self.command = command
         self.child: ChildProcess | None = None
+        self.container: Container | None = None
         self.model = ""
         self._adapter = ENGINES.get(arm.engine.engine)
         self._clock = clock
@@ -56,7 +60,9 @@ class RunningEngine:
 
     @property
     def pid(self) -> int | None:
-        """Process id of our own server; None for one that already ran."""
+        """Process id of our own server; None for one that cannot be seen from here."""
+        if self.container is not None:
+            return self.container.pid
         return self.child.pid if self.child else None
 
     @property
@@ -87,6 +93,8 @@ class RunningEngine:
                 progress(f"{self.arm.name}: starting, {elapsed_s:.0f} s")
             self._idle.wait(POLL_S)
         self._check_log()
+        if self.container is not None:
+            self.container.locate()
         self.model = self._model_name()
         progress(
             f"{self.arm.name}: ready at {self.base_url} after "
@@ -119,9 +127,17 @@ class RunningEngine:
         return self._adapter.parse_counters(page)
 
     def stop(self) -> None:
-        """End our own server; leave any other alone. Safe to call twice."""
-        if self.child is not None:
-            self.child.stop()
+        """End our own server; leave any other alone. Safe to call twice.
+
+        Raises:
+            EngineError: If something of it cannot be ended; the message names it.
+        """
+        try:
+            if self.child is not None:
+                self.child.stop()
+        finally:
+            if self.container is not None:
+                self.container.remove()
 
     def get(self, path: str) -> str:
         """Return the body of a GET.
@@ -215,15 +231,24 @@ def launch(
 
     Raises:
         SpecError: If the engine cannot run the arm's spec.
-        EngineError: If the process cannot be started.
+        EngineError: If the process or container cannot be started.
     """
     target = arm.engine.launch
     if isinstance(target, UrlLaunch):
         return RunningEngine(arm, _checked_url(target.url), None, clock)
+    image_id = ""
+    if isinstance(target, DockerLaunch):
+        image_id = find_image(arm.name, target.image)
+        remove_leftovers(progress)
     port = free_port()
     command = ENGINES.get(arm.engine.engine).command(arm.engine, port, progress)
+    argv = command.argv
     engine = RunningEngine(arm, f"http://127.0.0.1:{port}", command, clock)
-    engine.child = ChildProcess(arm.name, command.argv, dict(command.env), log_path, clock)
+    if isinstance(target, DockerLaunch):
+        engine.command = command = in_container(command, target, port, image_id)
+        engine.container = Container(arm.name)
+        argv = engine.container.owned(command.argv)
+    engine.child = ChildProcess(arm.name, argv, dict(command.env), log_path, clock)
     return engine
 
 

@@ -7,11 +7,10 @@ Flags, variables and metric names are those of vLLM 0.26 to 0.33
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from draftgate.engines.adapter import ENGINES, Command, Log
+from draftgate.engines.adapter import ENGINES, Command, Log, interpreter, listen_address
 from draftgate.engines.counters import (
     CounterSnapshot,
     Sample,
@@ -20,7 +19,7 @@ from draftgate.engines.counters import (
     total,
 )
 from draftgate.records import SpeculationCounters
-from draftgate.specs import EngineSpec, ProcessLaunch, SpeculativeConfig
+from draftgate.specs import EngineSpec, ProcessLaunch
 from draftgate.speculation import render
 from draftgate.targets import resolve_target
 from draftgate.vllm_plugins import VARIABLE as PLUGINS_VARIABLE
@@ -42,26 +41,38 @@ class Vllm:
         Sampling defaults of the checkpoint are switched off
         (`--generation-config vllm`), so that arms differ in the draft alone.
         The console script of the CPU build looks for a distribution called
-        `vllm` and fails, so the server module is started in both builds.
+        `vllm` and fails, so the server module is started in both builds. What
+        this machine's CPU build needs is not told to a container, whose image
+        may hold another build.
         """
-        python = _python(spec)
-        model = str(resolve_target(spec.target, log=log))
+        python = interpreter(spec)
+        folders: list[str] = []
+
+        def resolve(name: str) -> str:
+            found = resolve_target(spec.target if name == "target" else name, log=log)
+            if isinstance(found, Path) and str(found) not in folders:
+                folders.append(str(found))
+            return str(found)
+
         argv = [python, "-m", "vllm.entrypoints.openai.api_server"]
-        argv += ["--model", model, "--served-model-name", self.served_model]
-        argv += ["--host", "127.0.0.1", "--port", str(port)]
+        argv += ["--model", resolve("target"), "--served-model-name", self.served_model]
+        argv += ["--host", listen_address(spec), "--port", str(port)]
         argv += ["--dtype", spec.dtype, "--max-model-len", str(spec.max_model_len)]
         argv += ["--max-num-seqs", str(spec.max_num_seqs), "--generation-config", "vllm"]
         if spec.quantization is not None:
             argv += ["--quantization", spec.quantization]
         if spec.speculative is not None:
-            argv += ["--speculative-config", _speculative_json(spec.speculative, model, log)]
-        env = {**_OFFLINE, **_cpu_environment(python), **dict(spec.env)}
+            config = render(spec.speculative, "vllm", resolve)
+            argv += ["--speculative-config", json.dumps(config, sort_keys=True)]
+        build = _cpu_environment(python) if isinstance(spec.launch, ProcessLaunch) else {}
+        env = {**_OFFLINE, **build, **dict(spec.env)}
         if spec.plugins:
             env[PLUGINS_VARIABLE] = ",".join(spec.plugins)
         return Command(
             argv=(*argv, *spec.args),
             env=tuple(sorted(env.items())),
             expect_in_log=tuple(_plugin_line(name) for name in spec.plugins),
+            folders=tuple(folders),
         )
 
     def parse_counters(self, text: str) -> CounterSnapshot:
@@ -75,18 +86,6 @@ class Vllm:
             kv_use_ratio=_largest_gauge(samples, "vllm:kv_cache_usage_perc"),
             speculation=_speculation(samples),
         )
-
-
-def _python(spec: EngineSpec) -> str:
-    launch = spec.launch
-    return (launch.python if isinstance(launch, ProcessLaunch) else None) or sys.executable
-
-
-def _speculative_json(config: SpeculativeConfig, target: str, log: Log) -> str:
-    def resolve(name: str) -> str:
-        return target if name == "target" else str(resolve_target(name, log=log))
-
-    return json.dumps(render(config, "vllm", resolve), sort_keys=True)
 
 
 def _cpu_environment(python: str) -> dict[str, str]:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from draftgate.errors import SpecError
-from draftgate.specfile.keys import ARM_KEYS, ENGINE_KEYS, PROCESS_ONLY, SPEC_KEYS, URL_ONLY
+from draftgate.specfile.docker import read_docker
+from draftgate.specfile.keys import ARM_KEYS, ENGINE_KEYS, FOREIGN_KEYS, SPEC_KEYS
 from draftgate.specfile.paths import interpreter, model_name
 from draftgate.specfile.table import Key, Place, read_list, read_table, show, suggestion
 from draftgate.specs import (
     NO_SPECULATION,
     Arm,
+    DockerLaunch,
     EngineSpec,
     Launch,
     ProcessLaunch,
@@ -45,27 +47,21 @@ class EngineTable:
         """Return the checked table.
 
         Raises:
-            SpecError: If a key is wrong, or belongs to the other kind of launch.
+            SpecError: If a key is wrong, or belongs to another kind of launch.
         """
         given = read_table(raw, ENGINE_KEYS, place)
-        if given.get("launch") == "docker":
-            place.at("launch").fail(
-                '"docker"',
-                '"process" or "url": this version starts processes and uses running servers only',
-                "Start the container yourself and give its address as url.",
-            )
-        by_url = given.get("launch") == "url"
-        for key in PROCESS_ONLY if by_url else URL_ONLY:
+        kind = given.get("launch", "process")
+        for key in FOREIGN_KEYS[kind]:
             if key in given:
                 place.at(key).fail(
                     show(given[key]),
-                    f'no such key with launch = "{"url" if by_url else "process"}"',
-                    "draftgate does not start that server. Drop the key."
-                    if by_url
-                    else 'Drop the key, or set launch = "url".',
+                    f'no such key with launch = "{kind}"',
+                    _instead_of(key, kind),
                 )
         if "python" in given:
             given["python"] = interpreter(given["python"], place.at("python"), folder)
+        if kind == "docker":
+            given["docker"] = read_docker(given.get("docker"), place.at("docker"), folder)
         return cls(given, place, folder)
 
     @property
@@ -87,9 +83,12 @@ class EngineTable:
         if not self.by_url:
             if "url" in arm:
                 place.at("url").fail(
-                    show(arm["url"]), "no url beside a process", 'Set engine.launch = "url".'
+                    show(arm["url"]),
+                    "no url for a server that draftgate starts",
+                    'Set engine.launch = "url".',
                 )
-            return ProcessLaunch(self.given.get("python"))
+            container: DockerLaunch | None = self.given.get("docker")
+            return container or ProcessLaunch(self.given.get("python"))
         for key in ("args", "env"):
             if key in arm:
                 place.at(key).fail(
@@ -149,6 +148,15 @@ def read_arms(
         arms.append(Arm(arm["name"], engine.spec(target, launch, speculative, arm, workload)))
     _check_addresses(arms, place)
     return tuple(arms)
+
+
+def _instead_of(key: str, kind: str) -> str:
+    """Return what to do about a key of [engine] that this kind of launch does not know."""
+    if kind == "url":
+        return "draftgate does not start that server. Drop the key."
+    if key == "python":
+        return "Name the image's interpreter as engine.docker.python."
+    return f'Drop the key, or set launch = "{"docker" if key == "docker" else "url"}".'
 
 
 def _read_arm(entry: Any, place: Place) -> tuple[dict[str, Any], Method | None]:

@@ -33,10 +33,27 @@ def _concurrencies() -> Rule:
     return Rule("a list of different whole numbers >= 1", accepts, tuple)
 
 
+def _gpus() -> Rule:
+    def accepts(value: Any) -> bool:
+        names = value if isinstance(value, list) else []
+        return value in ("all", "none") or (
+            bool(names) and all(is_integer(name) or isinstance(name, str) for name in names)
+        )
+
+    def convert(value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return ("all",) if value == "all" else ()
+        return tuple(str(name) for name in value)
+
+    return Rule('"all", "none", or a list of indices or UUIDs', accepts, convert)
+
+
 _SLUG = _matching(
     r"[A-Za-z0-9][A-Za-z0-9_-]*", "a name of letters, digits, '-' and '_' (it names folders)"
 )
 _VARIABLE = _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
+_IMAGE = _matching(r"[a-z0-9][\w.:/@-]*", "the name of an image, such as vllm/vllm-openai:v0.33.0")
+_SIZE = _matching(r"[0-9]+[bkmg]?", 'a size as Docker spells it, such as "8g"')
 _URL = _matching(r"https?://[^\s/]+(/\S*)?", "an address such as http://127.0.0.1:8000")
 
 TOP_KEYS = {
@@ -50,9 +67,17 @@ TOP_KEYS = {
     "slo": Key(anything("a table [slo]")),
     "gate": Key(anything("one [[gate]] or more")),
 }
+_URL_ONLY = ("url", "model", "api_key_env")
+FOREIGN_KEYS = {
+    "process": (*_URL_ONLY, "docker"),
+    "url": ("python", "args", "env", "plugins", "startup_timeout_s", "docker"),
+    "docker": (*_URL_ONLY, "python"),
+}
+"""Kinds of launch, each with the keys of [engine] that it has no use for."""
 ENGINE_KEYS = {
     "name": Key(text(), required=True),
-    "launch": Key(choice("process", "url", "docker")),
+    "launch": Key(choice(*FOREIGN_KEYS)),
+    "docker": Key(anything("a table [engine.docker]")),
     "keep_alive": Key(boolean()),
     "dtype": Key(text()),
     "quantization": Key(text()),
@@ -67,8 +92,17 @@ ENGINE_KEYS = {
     "model": Key(text()),
     "api_key_env": Key(_VARIABLE),
 }
-PROCESS_ONLY = ("python", "args", "env", "plugins", "startup_timeout_s")
-URL_ONLY = ("url", "model", "api_key_env")
+DOCKER_KEYS = {
+    "image": Key(_IMAGE, required=True),
+    "python": Key(text()),
+    "entrypoint": Key(text()),
+    "gpus": Key(_gpus()),
+    "network": Key(text()),
+    "volumes": Key(strings()),
+    "ipc": Key(text()),
+    "shm_size": Key(_SIZE),
+    "args": Key(strings()),
+}
 SPEC_KEYS = (
     "dtype",
     "quantization",

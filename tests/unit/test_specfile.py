@@ -163,7 +163,7 @@ def test_relative_paths_start_at_the_profile(tmp_path: Path) -> None:
         ("[engine.env]", "dtyp = 1\n[engine.env]", r"engine\.dtyp: .*Did you mean 'dtype'"),
         ('A = "1"', "A = 1", r"engine\.env: .*numbers in quotes too"),
         ('["cpu_sampling"]', '"cpu_sampling"', r"engine\.plugins: .*a list of strings"),
-        ("[engine.env]", 'launch = "docker"\n[engine.env]', r"engine\.launch: .*processes and use"),
+        ("[engine.env]", 'launch = "docker"\n[engine.env]', r"engine\.docker: got nothing"),
         ("[engine.env]", 'launch = "url"\n[engine.env]', r'engine\.args: .*launch = "url"'),
         ("[engine.env]", 'url = "http://h"\n[engine.env]', r'engine\.url: .*launch = "process"'),
         ("[engine.env]", 'python = "/no/py"\n[engine.env]', r"engine\.python: .*interpreter"),
