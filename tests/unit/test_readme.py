@@ -14,6 +14,7 @@ from draftgate.datasets.builtin import KINDS, stored
 from draftgate.engines import ENGINES
 from draftgate.metrics import METRICS
 from draftgate.specfile import load_profile, parse_profile
+from draftgate.specfile.keys import DOCKER_KEYS
 from draftgate.targets import CACHE_VARIABLE
 from draftgate.verdict import Outcome
 
@@ -55,6 +56,13 @@ def test_command_is_understood(row: list[str]) -> None:
 def test_fixture_table_lists_what_the_plugin_offers() -> None:
     """Every fixture of the plugin is in the table, and nothing else is."""
     assert {row[0].strip("`") for row in table("| fixture | gives |")} == set(plugin.__all__)
+
+
+def test_docker_table_lists_every_key() -> None:
+    """Every key of [engine.docker] is in the table, in the reader's order."""
+    rows = table("| key of `[engine.docker]` | meaning | default |")
+
+    assert [row[0].strip("`") for row in rows] == list(DOCKER_KEYS)
 
 
 def test_every_plugin_option_is_described() -> None:
