@@ -18,6 +18,7 @@ from draftgate.load.wire import WireExchange, settle
 from draftgate.records import FailureKind, RequestRecord
 from tests.support.exchanges import DONE, OPEN_HEAD, event, ids, usage
 from tests.support.fake import chat, endpoint, fake_server, raw_server
+from tests.support.tls import CERTIFICATE, tls_front
 
 FAST = {"step_s": 0.001, "ttft_s": 0.001}
 
@@ -186,6 +187,36 @@ def test_refused_connection_is_classified() -> None:
     assert record.failure is not None
     assert record.failure.kind is FailureKind.CONNECT
     assert f"127.0.0.1:{port}" in record.failure.message
+
+
+def test_answer_comes_through_tls_of_a_named_authority() -> None:
+    """With the server's authority named, requests on one TLS connection are served in full."""
+
+    async def two(connection: StreamConnection) -> list[WireExchange]:
+        exchanges = [await connection.exchange(chat()) for _ in range(2)]
+        assert connection.connects == 1
+        return exchanges
+
+    with fake_server(FakeConfig(**FAST)) as server, tls_front(server.port) as url:
+        target = Endpoint(url, "fake", ca_file=str(CERTIFICATE))
+        exchanges = _with_connection(target, two)
+
+    records = [_record(exchange) for exchange in exchanges]
+    assert [record.failure for record in records] == [None, None]
+    assert [record.completion_tokens for record in records] == [8, 8]
+    assert [stamp for exchange in exchanges for _, stamp, _ in exchange.reads if stamp] == []
+
+
+def test_unknown_authority_is_refused_unless_verification_is_off() -> None:
+    """A certificate that nobody vouches for is a connect failure; verify_tls=False takes it."""
+    with fake_server(FakeConfig(**FAST)) as server, tls_front(server.port) as url:
+        refused = _record(_exchange(Endpoint(url, "fake")))
+        taken = _record(_exchange(Endpoint(url, "fake", verify_tls=False)))
+
+    assert refused.failure is not None
+    assert refused.failure.kind is FailureKind.CONNECT
+    assert "certificate" in refused.failure.message
+    assert taken.failure is None
 
 
 def test_tls_failure_is_a_connect_failure() -> None:
