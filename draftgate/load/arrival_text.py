@@ -6,6 +6,7 @@ kinds mean is told in `draftgate.load.arrivals`.
 
 from draftgate.errors import SpecError
 from draftgate.load.arrivals import Arrivals, Constant, Gamma, Poisson, Ramp, Replay, Steps
+from draftgate.load.settings_text import Settings
 
 KINDS = ("constant", "poisson", "gamma", "ramp", "steps", "replay")
 """What `parse_arrivals` knows."""
@@ -44,13 +45,13 @@ def parse_arrivals(
             if rate is None
             else f"arrivals {kind!r}: got rate {rate:g}, but has rates of its own. Drop the rate."
         )
-    settings = _Settings(kind, rest)
+    settings = Settings("arrivals", kind, rest)
     arrivals = _built(settings, rate or 0.0, trace or ())
     settings.check_all_used()
     return arrivals
 
 
-def _built(settings: "_Settings", rate: float, trace: tuple[float, ...]) -> Arrivals:
+def _built(settings: Settings, rate: float, trace: tuple[float, ...]) -> Arrivals:
     match settings.kind:
         case "constant":
             return Constant(rate)
@@ -60,71 +61,25 @@ def _built(settings: "_Settings", rate: float, trace: tuple[float, ...]) -> Arri
             return Gamma(rate, settings.number("shape"))
         case "ramp":
             to_per_s, over_s = settings.number("to"), settings.number("over")
-            return Ramp(rate, to_per_s, over_s, settings.poisson())
+            return Ramp(rate, to_per_s, over_s, _poisson(settings))
         case "steps":
-            return Steps(settings.steps(), settings.poisson())
+            return Steps(_steps(settings), _poisson(settings))
         case _:
             return Replay(trace, settings.number("scale", default=1.0))
 
 
-class _Settings:
-    """The settings behind a kind; each is taken once, and none may be left over."""
+def _poisson(settings: Settings) -> bool:
+    """Return whether arrivals are to be independent, as they are unless said otherwise."""
+    return settings.choice("spacing", ("poisson", "even")) == "poisson"
 
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        entries = [entry.partition("=") for entry in text.split(",")] if text else []
-        self._named = {name: value for name, equals, value in entries if equals}
-        self._bare = [name for name, equals, _ in entries if not equals]
-        self._known: list[str] = []
-        if len(self._named) + len(self._bare) < len(entries):
-            raise SpecError(f"arrivals {kind!r}: a setting is given twice in {text!r}. Drop one.")
 
-    def number(self, name: str, *, default: float | None = None) -> float:
-        """Return the number called `name`."""
-        self._known.append(name)
-        text = self._named.pop(name, None)
-        if text is not None:
-            return self._number(name, text)
-        if default is None:
-            raise SpecError(
-                f"arrivals {self.kind!r}: got no {name}, expected a number. Write "
-                f"{self.kind}:{name}=NUMBER."
-            )
-        return default
-
-    def poisson(self) -> bool:
-        """Return whether arrivals are to be independent, as they are unless said otherwise."""
-        self._known.append("spacing")
-        spacing = self._named.pop("spacing", "poisson")
-        if spacing not in ("poisson", "even"):
-            raise SpecError(
-                f"arrivals {self.kind!r}: spacing must be 'poisson' or 'even', got {spacing!r}."
-            )
-        return spacing == "poisson"
-
-    def steps(self) -> tuple[tuple[float, float], ...]:
-        """Return the steps, which have no names."""
-        self._known.append("RATExSECONDS")
-        pairs, self._bare = [entry.split("x") for entry in self._bare], []
-        if any(len(pair) != 2 for pair in pairs):
-            raise SpecError(
-                f"arrivals {self.kind!r}: expected steps as RATExSECONDS, for example 10x30,50x60."
-            )
-        return tuple(
-            (self._number("rate", rate), self._number("seconds", seconds))
-            for rate, seconds in pairs
+def _steps(settings: Settings) -> tuple[tuple[float, float], ...]:
+    pairs = [entry.split("x") for entry in settings.unnamed("RATExSECONDS")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise SpecError(
+            "arrivals 'steps': expected steps as RATExSECONDS, for example 10x30,50x60."
         )
-
-    def check_all_used(self) -> None:
-        """Refuse settings that nobody took."""
-        for name in (*self._named, *self._bare):
-            known = ", ".join(self._known) or "none"
-            raise SpecError(f"arrivals {self.kind!r}: unknown setting {name!r}. Known: {known}.")
-
-    def _number(self, name: str, text: str) -> float:
-        try:
-            return float(text)
-        except ValueError:
-            raise SpecError(
-                f"arrivals {self.kind!r}: {name} must be a number, got {text!r}."
-            ) from None
+    return tuple(
+        (settings.as_number("rate", rate), settings.as_number("seconds", seconds))
+        for rate, seconds in pairs
+    )
