@@ -13,14 +13,12 @@ def fragments(draw: st.DrawFn, stream: bytes, marks: Sequence[int] = ()) -> list
     Args:
         draw: Given by Hypothesis.
         stream: What to cut.
-        marks: Offsets at which a cut is likelier than elsewhere.
+        marks: Offsets, at most the length, at which a cut is likelier than elsewhere.
     """
-    if draw(st.integers(0, 9)) == 0:
-        return [stream[i : i + 1] for i in range(len(stream))]
     offset = st.integers(0, len(stream))
-    if marks:
-        offset |= st.sampled_from(marks)
-    cuts = draw(st.lists(offset, max_size=12))
+    some = st.lists(offset | st.sampled_from(marks) if marks else offset, max_size=12)
+    everywhere = st.just(list(range(1, len(stream))))
+    cuts = draw(some | st.just(list(marks)) | everywhere)
     return [stream[start:end] for start, end in pairwise([0, *sorted(cuts), len(stream)])]
 
 

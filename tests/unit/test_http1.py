@@ -292,6 +292,18 @@ def test_one_chunk_a_read_keeps_the_body_and_waits_for_the_end(
     assert scanner.feed(b"0\r\n\r\n")
     assert decoder.feed(b"0\r\n\r\n") == b""
     assert decoder.done
+    assert scanner.body_started
+    assert decoder.body_started
+
+
+def test_a_read_that_looks_like_a_chunk_inside_a_size_line_is_none() -> None:
+    """What began with an earlier read goes on, though the rest alone would be a whole chunk."""
+    pieces = [CHUNKED + b"1\r\nz\r\n1", b"5\r\nabcde\r\n", b"y" * 14 + b"\r\n0\r\n\r\n"]
+
+    got = decode(pieces)
+    assert got is not None
+    assert (got.body, got.done) == (b"zabcde\r\n" + b"y" * 14, True)
+    assert scan(pieces) == replace(got, body=b"")
 
 
 PLAIN = ResponseHead(
@@ -395,19 +407,21 @@ def test_what_cannot_become_a_head_is_refused_at_once(data: bytes) -> None:
         parse_head(data)
 
 
-@pytest.mark.parametrize("padding", [0, 1, 1000])
-@pytest.mark.parametrize("complete", [True, False])
-def test_a_head_may_be_64_kib_long_and_no_longer(padding: int, complete: bool) -> None:  # noqa: FBT001 - parametrised
-    """The limit counts every byte up to the body, and holds before the head is complete."""
-    start, end = b"HTTP/1.1 200 OK\r\nx: ", b"\r\n\r\n"
-    fill = HEAD_LIMIT - len(start) - len(end) + padding
-    data = start + b"y" * fill + end if complete else start + b"y" * (fill + len(end) - 1)
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["sole", "second"])
+@pytest.mark.parametrize("surplus", [0, 1, 1000])
+def test_a_head_may_be_64_kib_long_and_no_longer(before: bytes, surplus: int) -> None:
+    """The limit counts every byte up to the body, interim responses included."""
+    start = before + b"HTTP/1.1 200 OK\r\nx: "
+    head = start + b"y" * (HEAD_LIMIT - len(start) - 4 + surplus) + b"\r\n\r\n"
 
-    if padding:
+    if surplus:
         with pytest.raises(HttpError, match="65536"):
-            parse_head(data)
+            parse_head(head)
+        with pytest.raises(HttpError, match="65536"):
+            parse_head(head[:HEAD_LIMIT])
     else:
-        assert (parse_head(data) is not None) == complete
+        assert parse_head(head) == (UNTIL_CLOSE, HEAD_LIMIT)
+        assert parse_head(head[:-1]) is None
 
 
 @pytest.mark.parametrize(
@@ -424,6 +438,7 @@ def test_a_head_may_be_64_kib_long_and_no_longer(padding: int, complete: bool) -
         b"5\nabcde\r\n",
         b"5\r\nabcde\n",
         b"5\r\nabcdef\r\n",
+        b"5\r\nabcdeXX0\r\n\r\n",
         b"5\r\nabcd\r\n0\r\n\r\n",
         b"5;a\nb\r\nabcde\r\n",
         b"5;a\x00\r\nabcde\r\n",
@@ -450,7 +465,7 @@ def test_broken_chunks_are_refused_whole_or_in_pieces(
     with pytest.raises(HttpError):
         whole.feed(body)
     with pytest.raises(HttpError):
-        whole.feed(b"0\r\n\r\n")
+        whole.feed(b"3\r\nabc\r\n")
     with pytest.raises(HttpError):
         feed_in_small_pieces(pieces, CHUNKED + before + body)
     assert not whole.done
