@@ -383,7 +383,7 @@ def _exponential(mean_s: float, rng: np.random.Generator) -> Iterator[float]:
 
 
 def _tidy(expected: float) -> float:
-    """Return the number of arrivals without rounding noise: 1.1/s for 10 s is 11, not more."""
+    """Return the number of arrivals without rounding noise: 2.2/s for 25 s is 55, not more."""
     return round(expected, 9)
 
 

@@ -115,8 +115,8 @@ def _chunks(blocks: Blocks) -> Iterator[NDArray[np.float64]]:
 
 
 def _keys(values: NDArray[np.float64]) -> _Keys:
-    """Return unsigned integers that sort as `values` do; -0.0 counts as 0.0."""
-    bits = (values + 0.0).view(np.uint64)
+    """Return unsigned integers that sort as `values` do, -0.0 just below 0.0."""
+    bits = values.view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
