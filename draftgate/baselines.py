@@ -30,8 +30,15 @@ _DIGITS = 6
 short enough to read."""
 
 _FREE_WORKLOAD = frozenset(
-    # How often, at which loads and how patiently: none changes what one cell measures.
-    {"concurrencies", "repeats", "stall_timeout_s", "run_timeout_s", "max_failure_share"}
+    # How often, at which loads, how patiently and from where: none changes what one cell measures.
+    {
+        "concurrencies",
+        "repeats",
+        "stall_timeout_s",
+        "run_timeout_s",
+        "max_failure_share",
+        "client_processes",
+    }
 )
 _FREE_ENGINE = frozenset(
     # How the server is brought up. These may differ, because whether they matter

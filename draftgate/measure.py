@@ -16,10 +16,12 @@ from draftgate.datasets import Prompt
 from draftgate.engines.counters import difference
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import EngineError, MeasurementError
-from draftgate.load.closed import ClosedLoopPlan
+from draftgate.load.closed import ClosedLoopPlan, NextRequest
 from draftgate.load.generator import LoadResult
 from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
+from draftgate.load.spool import WHOLE, Share
+from draftgate.load.spread import processes_for, run_spread
 from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.metrics.client_error import client_faults
 from draftgate.records import (
@@ -115,10 +117,9 @@ def measure_run(
     started_at = clock.wall().isoformat()
     meters = _Meters(engine, ResourceSampler(engine.pid, clock))
     endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
-    requests = request_source(endpoint.model, workload, prompts)
     hooks = LoadHooks(meters.open, meters.close, progress)
-    plan = _plan(workload, cell.concurrency)
-    loaded = run_load(endpoint, requests, plan, clock=clock, hooks=hooks)
+    load = _Load(endpoint, workload, cell.concurrency, tuple(prompts), uuid.uuid4().hex)
+    loaded = load.run(clock, hooks)
     counters, resources, problems = meters.read()
     speculative = engine.spec.speculative
     run = RunSamples(
@@ -225,25 +226,62 @@ def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Promp
 
 
 def request_source(
-    model: str, workload: WorkloadSpec, prompts: Sequence[Prompt]
+    model: str,
+    workload: WorkloadSpec,
+    prompts: Sequence[Prompt],
+    *,
+    run_id: str | None = None,
+    share: Share = WHOLE,
 ) -> Callable[[int], PreparedRequest]:
     """Return a function that gives the next request, prompts in turn.
 
     All streams draw from one sequence that begins anew in each run, so every
     arm and every repeat sends the same prompts in the same order: runs of a
-    cell differ in timing, not in what was asked.
+    cell differ in timing, not in what was asked. A share of the load draws
+    every so-manieth of it.
     """
     numbers = itertools.count()
-    run_id = uuid.uuid4().hex
+    run_id = run_id or uuid.uuid4().hex
     defeated = workload.prefix_cache is PrefixCache.DEFEATED
 
     def next_request(_stream: int) -> PreparedRequest:
-        number = next(numbers)
+        number = share.number(next(numbers))
         prompt = prompts[number % len(prompts)]
         salt = f"{run_id}-{number}" if defeated else None
         return prepare_chat(prompt, model, _seeded(workload.sampling, number), cache_salt=salt)
 
     return next_request
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """The load of one run, which can be cut into shares for several processes."""
+
+    endpoint: Endpoint
+    workload: WorkloadSpec
+    concurrency: int
+    prompts: tuple[Prompt, ...]
+    run_id: str
+
+    def run(self, clock: Clock, hooks: LoadHooks) -> LoadResult:
+        """Send it from as many processes as the workload says, or as it needs."""
+        plan = _plan(self.workload, self.concurrency)
+        processes = self.workload.client_processes or processes_for(self.concurrency)
+        if processes > 1:
+            return run_spread(self, plan, processes, hooks)
+        return run_load(self.endpoint, self.requests(WHOLE), plan, clock=clock, hooks=hooks)
+
+    def plan(self, share: Share) -> ClosedLoopPlan:
+        """Return how one share goes: until it is stopped from outside."""
+        whole = _plan(self.workload, self.concurrency)
+        streams = share.size(self.concurrency)
+        return replace(whole, concurrency=streams, has_window=False, duration_s=whole.run_timeout_s)
+
+    def requests(self, share: Share) -> NextRequest:
+        """Return the source of one share's requests."""
+        return request_source(
+            self.endpoint.model, self.workload, self.prompts, run_id=self.run_id, share=share
+        )
 
 
 def _seeded(sampling: SamplingParams, number: int) -> SamplingParams:

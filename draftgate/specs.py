@@ -199,6 +199,8 @@ class WorkloadSpec:
         run_timeout_s: Time after which a run ends whatever is open.
         max_failure_share: Share of failed requests above which a run is INVALID.
         seed: Seed of prompt order and of the order of arms.
+        client_processes: Processes that send the load; None for as many as the
+            concurrency needs.
     """
 
     dataset: str
@@ -214,6 +216,7 @@ class WorkloadSpec:
     run_timeout_s: float = 180.0
     max_failure_share: float = 0.0
     seed: int = 1
+    client_processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ send.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from draftgate.clock import Clock
 from draftgate.errors import SpecError
@@ -24,9 +25,19 @@ from draftgate.load.state import (
     wait,
 )
 from draftgate.load.window import Phase, WindowRule
+from draftgate.load.wire import WireExchange
 
 NextRequest = Callable[[int], PreparedRequest | None]
 """Returns the next request of a stream, given its number; None ends the stream."""
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A source of requests that sees each answer before it is asked for the next request."""
+
+    def answered(self, stream: int, request: PreparedRequest, wire: WireExchange) -> None:
+        """Take note of a stream's ended exchange; runs between two requests of it."""
+
 
 ThinkTimes = Callable[[int], Iterator[float]]
 """Returns how long a stream waits after each of its requests, seconds."""
@@ -119,6 +130,7 @@ class ClosedLoop:
         sink: Sink,
     ) -> None:
         self._next_request = next_request
+        self._listener = next_request if isinstance(next_request, Listening) else None
         self._plan = plan
         self._clock = clock
         self._rule = WindowRule(
@@ -180,6 +192,8 @@ class ClosedLoop:
             )
             state.keep(SentWire(index, stream, scheduled_ns, request, wire))
             self._ended(stream, wire.ended_ns)
+            if self._listener is not None:
+                self._listener.answered(stream, request, wire)
             if thinking is not None:
                 await wait(state.stopping, next(thinking))
 

@@ -39,6 +39,10 @@ class Share:
         return (total - self.index + self.of - 1) // self.of
 
 
+WHOLE = Share(0, 1)
+"""All of a run, done by one process."""
+
+
 class SpoolSink:
     """Appends exchanges to segments `SHARE-00000.spool` in a folder.
 
@@ -54,9 +58,9 @@ class SpoolSink:
         MeasurementError: From `take` and `close`, if it cannot be written.
     """
 
-    def __init__(self, folder: Path, share: "Share | None" = None) -> None:
+    def __init__(self, folder: Path, share: Share = WHOLE) -> None:
         self._folder = folder
-        self._share = share or Share(0, 1)
+        self._share = share
         self._count = 0
         self._size = 0
         self._file: BinaryIO | None = None

@@ -19,6 +19,7 @@ from draftgate.load.wire import WireExchange
 from draftgate.records import Window
 
 _PROGRESS_PERIOD_S = 1.0
+_ASK_PERIOD_S = 0.02
 _FEWEST_FAILURES = 3
 """Failures in a row that end a run of fewer streams; with more, one per stream."""
 
@@ -100,11 +101,14 @@ class LoadHooks:
             never before `on_window_open` has returned, and not at all if the
             run is cancelled or ends by an exception.
         on_progress: Called about once per second.
+        stop_when: Asked every 20 ms, on the event loop, so it must be quick;
+            once it returns True nothing more is sent.
     """
 
     on_window_open: Callable[[], None] | None = None
     on_window_close: Callable[[], None] | None = None
     on_progress: Callable[[LoadProgress], None] | None = None
+    stop_when: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,7 @@ class RunState:
         self._failures_in_a_row = 0
         self._usage_tokens = self._usage_bytes = 0
         self._timers: list[asyncio.TimerHandle] = []
+        self._asking: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._progress: asyncio.Task[None] | None = None
         self._cpu_s = 0.0
@@ -200,6 +205,7 @@ class RunState:
         if self.limits.duration_s is not None:
             self._timers.append(loop.call_later(self.limits.duration_s, self.stop))
         self._progress = asyncio.create_task(self._report_progress())
+        self._ask_whether_to_stop()
 
     async def drain(self) -> None:
         """Wait for the hooks once all exchanges have ended; raises what one of them raised."""
@@ -211,8 +217,9 @@ class RunState:
 
     async def finish(self, connections: Callable[[], "Sequence[Closing]"]) -> None:
         """Undo everything, also after cancellation: timers, hooks, sockets."""
-        for timer in self._timers:
-            timer.cancel()
+        for timer in (*self._timers, self._asking):
+            if timer is not None:
+                timer.cancel()
         self.resume_collector()
         self._lag.stop()
         progress = [self._progress] if self._progress is not None else []
@@ -294,6 +301,16 @@ class RunState:
         except Exception:
             self.stop()
             raise
+
+    def _ask_whether_to_stop(self) -> None:
+        asked = self.hooks.stop_when
+        if asked is None or self.stopping.is_set():
+            return
+        if asked():
+            self.stop()
+        else:
+            loop = asyncio.get_running_loop()
+            self._asking = loop.call_later(_ASK_PERIOD_S, self._ask_whether_to_stop)
 
     async def _report_progress(self) -> None:
         hook = self.hooks.on_progress

@@ -4,6 +4,7 @@ Counts ended requests by their stamps alone, so nothing needs to be parsed
 while the run goes on. `draftgate.load.generator` feeds it.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
 from draftgate.records import Window
@@ -110,3 +111,25 @@ class WindowRule:
         long_enough = t_ns - self._start_ns >= self._window_ns
         at_end_of_round = not self._whole_rounds or self.ended_inside % self._streams == 0
         return long_enough and at_end_of_round and self.ended_inside >= self._min_requests
+
+
+def replay(rule: WindowRule, ends: Iterable[tuple[int, int]]) -> Window | None:
+    """Return the window that a rule would have had, from when requests ended.
+
+    For runs spread over processes, in which nobody saw all requests while they
+    ran. A window that lacks something when the requests are over closes with
+    the last of them.
+
+    Args:
+        rule: A new rule with at least one warm-up request.
+        ends: (stream, end in nanoseconds) of every request, in any order.
+
+    Returns:
+        The window; None if it never opened.
+    """
+    last_ns = 0
+    for stream, t_ns in sorted(ends, key=lambda end: end[1]):
+        rule.ended(stream, t_ns)
+        last_ns = t_ns
+    rule.close(last_ns + 1)
+    return rule.window

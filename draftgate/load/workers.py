@@ -16,22 +16,51 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from draftgate.clock import SYSTEM_CLOCK
+from draftgate.load.board import READY, Board, CountingSink
 from draftgate.load.children import ChildTask
-from draftgate.load.closed import NextRequest
+from draftgate.load.closed import ClosedLoopPlan, NextRequest
 from draftgate.load.generator import HealthTally, LoadPlan, drive
 from draftgate.load.health import cpu_time_s
 from draftgate.load.requests import Endpoint
-from draftgate.load.spool import ParsePlan, Share, SpoolSink, convert, segments
+from draftgate.load.spool import WHOLE, ParsePlan, Share, SpoolSink, convert, segments
 from draftgate.load.state import LoadHooks, LoadProgress, RunEnd
 from draftgate.records import ClientHealth
 
 _START_WITHIN_NS = 200_000_000
 """Time from the last worker's being ready to the common start."""
 
+_WATCH_S = 0.02
+"""Pace at which running shares are looked at."""
+
 _LOOK_S = 0.2
 """Pace at which the parsing process looks for segments."""
 
+_TELL_NS = 1_000_000_000
+
 _LOWEST_PRIORITY = 19
+
+
+Watch = Callable[[Board], None]
+
+
+class Teller:
+    """Tells the progress of all shares about once per second.
+
+    Args:
+        on_progress: Whom to tell; None for nobody.
+    """
+
+    def __init__(self, on_progress: Callable[[LoadProgress], None] | None) -> None:
+        self._on_progress = on_progress
+        self._told_ns = 0
+
+    def __call__(self, board: Board) -> None:
+        """Tell it if it is time."""
+        now_ns = SYSTEM_CLOCK.now_ns()
+        since_ns = max(self._told_ns, board.start_ns)
+        if self._on_progress is not None and now_ns - since_ns >= _TELL_NS:
+            self._told_ns = now_ns
+            self._on_progress(board.progress(now_ns))
 
 
 class Job(Protocol):
@@ -118,7 +147,7 @@ def run_job(
         if workers == 1:
             ends = [_run_here(job, folders.spool, on_progress)]
         else:
-            ends = _run_there(context, job, folders.spool, workers, on_progress)
+            ends = run_shares(context, job, folders.spool, workers, Teller(on_progress))
         outcome = parser.finish() if parser is not None else _parse_all(folders, parse)
     finally:
         if parser is not None:
@@ -132,6 +161,18 @@ class _Parsed:
 
     tally: HealthTally
     cpu_s: float
+
+
+def settle_shares(
+    job: Job, ends: Sequence[RunEnd], folders: RunFolders, *, keep_text: bool
+) -> SpooledRun:
+    """Parse what the shares of a job spooled and return the whole run.
+
+    Raises:
+        MeasurementError: If files cannot be read or written.
+    """
+    parse = ParsePlan(job.endpoint.api_key(), keep_text)
+    return _merged(ends, folders, _parse_all(folders, parse))
 
 
 def _merged(ends: Sequence[RunEnd], folders: RunFolders, outcome: _Parsed) -> SpooledRun:
@@ -151,86 +192,45 @@ def _merged(ends: Sequence[RunEnd], folders: RunFolders, outcome: _Parsed) -> Sp
 
 
 def _run_here(job: Job, spool: Path, on_progress: Callable[[LoadProgress], None] | None) -> RunEnd:
-    share = Share(0, 1)
-    sink = SpoolSink(spool, share)
+    sink = SpoolSink(spool)
     hooks = LoadHooks(on_progress=on_progress)
     try:
-        return drive(job.endpoint, job.requests(share), job.plan(share), sink, hooks=hooks)
+        return drive(job.endpoint, job.requests(WHOLE), job.plan(WHOLE), sink, hooks=hooks)
     finally:
         sink.close()
 
 
-# Fields of the board, one row per worker; the last row is the coordinator's.
-_READY, _RUNNING, _ENDED, _FAILED, _RECEIVED, _TOKENS = range(6)
-_ROW = 6
-
-
-class _Board:
-    """Numbers that processes share: how far each worker is, and the common start."""
-
-    def __init__(self, context: SpawnContext, workers: int) -> None:
-        self.workers = workers
-        self._cells: Any = context.RawArray("q", _ROW * (workers + 1))
-
-    def get(self, worker: int, field: int) -> int:
-        return int(self._cells[worker * _ROW + field])
-
-    def put(self, worker: int, field: int, value: int) -> None:
-        self._cells[worker * _ROW + field] = value
-
-    @property
-    def start_ns(self) -> int:
-        return self.get(self.workers, 0)
-
-    def start_at(self, t_ns: int) -> None:
-        self.put(self.workers, 0, t_ns)
-
-    def total(self, field: int) -> int:
-        return sum(self.get(worker, field) for worker in range(self.workers))
-
-    def show(self, worker: int, at: LoadProgress) -> None:
-        self.put(worker, _RUNNING, at.running)
-        self.put(worker, _ENDED, at.ended)
-        self.put(worker, _FAILED, at.failed)
-        self.put(worker, _RECEIVED, at.received_bytes)
-        self.put(worker, _TOKENS, at.output_tokens or 0)
-
-    def progress(self, now_ns: int) -> LoadProgress:
-        return LoadProgress(
-            elapsed_s=max(0, now_ns - self.start_ns) / 1e9,
-            running=self.total(_RUNNING),
-            ended=self.total(_ENDED),
-            failed=self.total(_FAILED),
-            received_bytes=self.total(_RECEIVED),
-            output_tokens=self.total(_TOKENS) or None,
-        )
-
-
-def _run_there(
-    context: SpawnContext,
-    job: Job,
-    spool: Path,
-    workers: int,
-    on_progress: Callable[[LoadProgress], None] | None,
+def run_shares(
+    context: SpawnContext, job: Job, spool: Path, workers: int, watch: Watch
 ) -> list[RunEnd]:
-    board = _Board(context, workers)
+    """Run every share of a job in a process of its own and return their ends.
+
+    Args:
+        context: How processes are started.
+        job: What to run.
+        spool: Folder of the exchanges.
+        workers: How many shares there are.
+        watch: Called about every 20 ms, here, while they run.
+
+    Raises:
+        KeyboardInterrupt: On Ctrl-C, once all processes have ended.
+        DraftgateError: What a process raised.
+        MeasurementError: If one died.
+    """
+    board = Board(context, workers)
     children = [
         ChildTask(context, _work, (job, Share(index, workers), spool, board))
         for index in range(workers)
     ]
     try:
-        while board.total(_READY) < workers and all(child.is_running for child in children):
+        while board.total(READY) < workers and all(child.is_running for child in children):
             time.sleep(0.01)
         board.start_at(SYSTEM_CLOCK.now_ns() + _START_WITHIN_NS)
-        told_ns = board.start_ns
         while any(child.is_running for child in children):
             if any(child.has_failed for child in children):
                 break  # its share is missing, so the others are of no use
-            time.sleep(0.05)
-            now_ns = SYSTEM_CLOCK.now_ns()
-            if on_progress is not None and now_ns - told_ns >= 1_000_000_000:
-                told_ns = now_ns
-                on_progress(board.progress(now_ns))
+            time.sleep(_WATCH_S)
+            watch(board)
         failed = [child for child in children if child.has_failed]
         return [child.result(RunEnd) for child in failed or children]
     finally:
@@ -238,20 +238,24 @@ def _run_there(
             child.kill()
 
 
-def _work(job: Job, share: Share, spool: Path, board: _Board) -> RunEnd:
+def _work(job: Job, share: Share, spool: Path, board: Board) -> RunEnd:
     """Run one share; what a worker process does."""
     source, plan = job.requests(share), job.plan(share)
-    sink = SpoolSink(spool, share)
-    hooks = LoadHooks(on_progress=lambda at: board.show(share.index, at))
-    board.put(share.index, _READY, 1)
-    while board.start_ns == 0:
+    spooled = SpoolSink(spool, share)
+    warmup = plan.warmup_requests if isinstance(plan, ClosedLoopPlan) else 0
+    sink = CountingSink(spooled, board, share.index, max(1, warmup))
+    hooks = LoadHooks(
+        on_progress=lambda at: board.show(share.index, at), stop_when=lambda: board.is_stopped
+    )
+    board.put(share.index, READY, 1)
+    while not board.start_ns:
         time.sleep(0.001)
     plan = replace(plan, start_ns=board.start_ns)
     time.sleep(max(0, board.start_ns - SYSTEM_CLOCK.now_ns()) / 1e9)
     try:
         return drive(job.endpoint, source, plan, sink, hooks=hooks)
     finally:
-        sink.close()
+        spooled.close()
 
 
 class _Parser:

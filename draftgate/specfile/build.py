@@ -100,6 +100,13 @@ def _workload(raw: Any, place: Place, folder: Path) -> WorkloadSpec:
             f"more than stagger_s + window_s = {workload.stagger_s + workload.window_s:g}",
             "Raise it, or every run ends before its window.",
         )
+    fewest = min(workload.concurrencies)
+    if workload.client_processes is not None and workload.client_processes > fewest:
+        place.at("client_processes").fail(
+            show(workload.client_processes),
+            f"at most the smallest of workload.concurrencies, {fewest}",
+            'Lower it, or write "auto".',
+        )
     return workload
 
 

@@ -33,6 +33,15 @@ def _concurrencies() -> Rule:
     return Rule("a list of different whole numbers >= 1", accepts, tuple)
 
 
+def _processes() -> Rule:
+    def accepts(value: Any) -> bool:
+        return value == "auto" or (is_integer(value) and value >= 1)
+
+    return Rule(
+        'a whole number >= 1, or "auto"', accepts, lambda value: None if value == "auto" else value
+    )
+
+
 def _gpus() -> Rule:
     def accepts(value: Any) -> bool:
         names = value if isinstance(value, list) else []
@@ -135,6 +144,7 @@ WORKLOAD_KEYS = {
     "run_timeout_s": Key(number(0, above=True)),
     "max_failure_share": Key(number(0, 1)),
     "seed": Key(integer(0)),
+    "client_processes": Key(_processes()),
 }
 SAMPLING_KEYS = {
     "max_tokens": Key(integer(1), required=True),

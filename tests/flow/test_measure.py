@@ -1,6 +1,7 @@
 """One timed run against the scripted server: what is seen, and every reason not to use it."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,33 @@ def test_progress_is_told() -> None:
     assert told[0].ended > 0
     assert told[0].received_bytes > 100
     assert told[0].output_tokens is not None
+
+
+def test_load_from_two_processes_is_one_run() -> None:
+    """Two client processes give one window of whole rounds, every prompt in turn, no failure."""
+    script = {"step_s": 0.003, "ttft_s": 0.004, "method": "ngram", "k": 3, "tokens_per_step": 2.5}
+    workload = replace(WORKLOAD, client_processes=2, concurrencies=(4,), window_s=0.5)
+    with fake_server(FakeConfig(**script)) as server:
+        found = measure_run(engine(server), workload, Cell(4, 0), PROMPTS)
+
+    assert found.invalid == ()
+    assert found.window is not None
+    assert found.window.length_s >= 0.5
+    assert {record.stream for record in found.records} == set(range(4))
+    ended = [r for r in found.records if found.window.start_ns <= r.ended_ns < found.window.end_ns]
+    assert len(ended) % 4 == 0
+    asked = Counter(record.prompt_id for record in found.records)
+    assert max(asked.values()) - min(asked.values()) <= 2
+    assert found.counters is not None
+    assert compute_all(found, SLO())["tokens_per_step"] == pytest.approx(2.5, rel=0.1)
+
+
+def test_window_that_cannot_be_filled_makes_the_run_invalid() -> None:
+    """Two processes whose run ends before the window is complete say so."""
+    workload = replace(
+        WORKLOAD, client_processes=2, window_s=0.2, min_requests=5000, run_timeout_s=1.0
+    )
+    with fake_server(FakeConfig(step_s=0.003, ttft_s=0.004)) as server:
+        found = measure_run(engine(server, drafts=False), workload, Cell(2, 0), PROMPTS)
+
+    assert any("its window was not complete" in reason for reason in found.invalid)

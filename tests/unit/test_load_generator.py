@@ -21,8 +21,9 @@ from draftgate.load.closed import ClosedLoopPlan
 from draftgate.load.generator import LoadResult, run, run_closed_loop
 from draftgate.load.health import LagMeter, percentile
 from draftgate.load.requests import Endpoint, PreparedRequest
+from draftgate.load.spread import processes_for
 from draftgate.load.state import LoadHooks, LoadProgress
-from draftgate.load.window import Phase, WindowRule
+from draftgate.load.window import Phase, WindowRule, replay
 from draftgate.records import FailureKind, RequestRecord, Window
 from tests.support.fake import chat, endpoint, fake_server
 
@@ -506,3 +507,27 @@ def test_text_is_kept_only_if_asked_for() -> None:
         result = run(endpoint(server), _requests(), _plan(keep_text=False, window_s=0.0))
 
     assert {record.text for record in result.records} == {None}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "cores", "processes"),
+    [(1, 2, 1), (512, 16, 1), (513, 16, 2), (2000, 16, 4), (2000, 3, 2), (2000, 1, 1)],
+)
+def test_processes_follow_the_streams_and_leave_a_core(
+    concurrency: int, cores: int, processes: int
+) -> None:
+    """One process up to 512 streams, then one for each 512, never all cores."""
+    assert processes_for(concurrency, cores) == processes
+
+
+def test_replayed_window_is_the_one_that_was_watched() -> None:
+    """From the ends of all requests alone, a rule finds the window that it had live."""
+    with fake_server(FakeConfig(**FAST)) as server:
+        result = run(endpoint(server), _requests(), _plan(whole_rounds=True))
+
+    rule = WindowRule(3, warmup_requests=1, window_s=0.1, min_requests=3, whole_rounds=True)
+    window = replay(rule, ((record.stream, record.ended_ns) for record in result.records))
+    assert window is not None
+    assert result.window is not None
+    assert window.start_ns == pytest.approx(result.window.start_ns, abs=5_000_000)
+    assert window.end_ns == pytest.approx(result.window.end_ns, abs=5_000_000)
