@@ -38,7 +38,7 @@ class Summary:
 
     Attributes:
         count: How many there are.
-        total: Their sum, in float64.
+        total: Their sum in float64; not finite where that cannot hold it.
         low: Smallest.
         high: Largest.
         quantiles: One measured value per share asked for.
@@ -135,7 +135,8 @@ def _first_pass(blocks: Blocks) -> tuple[NDArray[np.int64], Summary]:
                 "got NaN or infinity, expected finite numbers; leave out what was not measured"
             )
         counts[0] += _histogram(_keys(chunk) >> np.uint64(_KEY_BITS - _RADIX_BITS), _RADIX)
-        total += float(chunk.sum())
+        with np.errstate(over="ignore", invalid="ignore"):  # told by the total itself
+            total += float(chunk.sum())
         low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
     count = int(counts.sum())
     if count == 0:

@@ -94,6 +94,13 @@ def test_summary_counts_adds_and_bounds() -> None:
     assert found.quantiles[0] == np.quantile(values, 0.5, method="inverted_cdf")
 
 
+def test_sum_that_overflows_is_told() -> None:
+    """Numbers too large to add up have quantiles all the same, and an infinite sum."""
+    found = summarise(blocks_of([1.7e308, 1.7e308, 1.0]), [0.5])
+
+    assert (found.total, found.quantiles) == (math.inf, (1.7e308,))
+
+
 def test_no_share_asked_gives_none() -> None:
     """Without shares the first pass is enough."""
     assert summarise(blocks_of([3.0, 1.0]), []).quantiles == ()
