@@ -12,7 +12,6 @@ from statistics import NormalDist
 from typing import Protocol
 
 from draftgate.errors import SpecError
-from draftgate.load.settings_text import Settings
 
 
 def draw(seed: int, purpose: str, number: int) -> float:
@@ -176,35 +175,6 @@ class Empirical:
         """Return the length at `share` of the list, or the one of item `number`."""
         size = len(self.values)
         return self.values[number % size if self.in_order else int(share * size)]
-
-
-def parse_lengths(text: str) -> Lengths:
-    """Return the law that a command line asks for.
-
-    `128`, `uniform:low=64,high=256` or
-    `lognormal:median=200,sigma=0.8,low=1,high=2000`.
-
-    Raises:
-        SpecError: If the kind or a setting is unknown, missing or out of range.
-    """
-    kind, _, rest = text.partition(":")
-    if kind.isdecimal() and not rest:
-        return Fixed(int(kind))
-    settings = Settings("lengths", kind, rest)
-    law: Lengths
-    match kind:
-        case "uniform":
-            law = Uniform(settings.whole("low"), settings.whole("high"))
-        case "lognormal":
-            median, sigma = settings.number("median"), settings.number("sigma")
-            law = Lognormal(median, sigma, settings.whole("low"), settings.whole("high"))
-        case _:
-            raise SpecError(
-                f"unknown lengths {text!r}. Known: a whole number, uniform:low=,high=, "
-                "lognormal:median=,sigma=,low=,high=."
-            )
-    settings.check_all_used()
-    return law
 
 
 def _check_range(low: int, high: int) -> None:

@@ -1,8 +1,7 @@
 """Settings written behind the name of a kind, as in `gamma:shape=0.5`.
 
 Text in, numbers out; every fault is a `SpecError` that says what was expected.
-Knows none of the kinds: `draftgate.load.arrival_text` and
-`draftgate.load.lengths` do.
+Knows none of the kinds; `draftgate.load.arrival_text` does.
 """
 
 from draftgate.errors import SpecError
@@ -44,17 +43,6 @@ class Settings:
                 f"{self._place}: got no {name}, expected a number. Write {self.kind}:{name}=NUMBER."
             )
         return default
-
-    def whole(self, name: str) -> int:
-        """Return the whole number called `name`.
-
-        Raises:
-            SpecError: If it is absent or no whole number.
-        """
-        number = self.number(name)
-        if not number.is_integer():
-            raise SpecError(f"{self._place}: {name} must be a whole number, got {number:g}.")
-        return int(number)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return the word called `name`; the first of `choices` if it is absent.

@@ -363,44 +363,20 @@ def test_plan_describes_itself(plan: RequestPlan, described: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "law", "described"),
+    ("law", "described"),
     [
-        ("128", Fixed(128), "128"),
-        ("uniform:low=64,high=256", Uniform(64, 256), "64 to 256, all alike"),
+        (Fixed(128), "128"),
+        (Uniform(64, 256), "64 to 256, all alike"),
         (
-            "lognormal:median=200,sigma=0.8,low=1,high=2000",
             Lognormal(200.0, 0.8, 1, 2000),
             "lognormal with median 200 and sigma 0.8, from 1 to 2000",
         ),
+        (Empirical((4, 2), in_order=True), "2 listed ones from 2 to 4, in their order"),
     ],
 )
-def test_text_becomes_a_law_of_lengths(text: str, law: Lengths, described: str) -> None:
-    """Every law that needs no list can be asked for in text, and says what it is."""
-    assert parse_lengths(text) == law
+def test_law_of_lengths_describes_itself(law: Lengths, described: str) -> None:
+    """A phrase says what the lengths are."""
     assert law.describe() == described
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("normal", "unknown lengths 'normal'. Known: a whole number, uniform"),
-        ("", "unknown lengths ''"),
-        ("-5", "unknown lengths '-5'"),
-        ("0", "expected 1 <= low <= high"),
-        ("12:low=3", "unknown lengths '12:low=3'"),
-        ("uniform:low=3", "lengths 'uniform': got no high"),
-        ("uniform:low=3,high=4.5", "high must be a whole number, got 4.5"),
-        ("uniform:low=3,high=inf", "high must be a whole number, got inf"),
-        ("uniform:low=3,high=4,mean=3", "unknown setting 'mean'. Known: low, high"),
-        ("lognormal:median=x,sigma=1,low=1,high=2", "median must be a number, got 'x'"),
-    ],
-)
-def test_wrong_text_of_lengths_is_named(text: str, said: str) -> None:
-    """What the user got wrong is said, with what would be right."""
-    with pytest.raises(SpecError) as caught:
-        parse_lengths(text)
-
-    assert said in str(caught.value)
 
 
 def write(path: Path, *lines: object) -> Path:
