@@ -23,7 +23,6 @@ from draftgate.load.lengths import (
     Lognormal,
     Uniform,
     draw,
-    parse_lengths,
 )
 from draftgate.load.prompts import (
     ListedPrompt,
