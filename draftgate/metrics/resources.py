@@ -120,3 +120,24 @@ _register(
     "p99 of how much later than asked a periodic timer of the load generator fired",
     lambda run: run.client.lag_p99_s,
 )
+_register(
+    "client_read_delay_p99_s",
+    "client read delay, p99",
+    "s",
+    "p99 of how long arrived bytes lay in the kernel before the load generator read them",
+    lambda run: run.client.read_delay_p99_s,
+)
+_register(
+    "client_send_delay_p99_s",
+    "client send delay, p99",
+    "s",
+    "p99 of how much later than due a request was sent, connecting included",
+    lambda run: run.client.send_delay_p99_s,
+)
+_register(
+    "client_cpu_per_token_s",
+    "client CPU per token",
+    "s",
+    "CPU seconds of the load generator until all sockets are closed / output tokens received",
+    lambda run: run.client.cpu_per_token_s,
+)

@@ -134,6 +134,9 @@ def client_table(summary: Summary) -> Table:
             Column("CPU", "% of one core"),
             Column("Lag p99", "ms"),
             Column("Lag max", "ms"),
+            Column("Read delay p99", "ms"),
+            Column("Send delay p99", "ms"),
+            Column("Coalesced", "% of reads"),
         ),
         tuple(Group(streams(c), tuple(_client_rows(summary, c))) for c in summary.concurrencies),
     )
@@ -151,4 +154,12 @@ def _client_rows(summary: Summary, concurrency: int) -> Iterable[tuple[Entry, ..
             Entry(number(max(busy) * 100.0) if busy else MISSING),
             Entry(number(max(h.lag_p99_s for h in health) * 1e3)),
             Entry(number(max(h.lag_max_s for h in health) * 1e3)),
+            _largest((h.read_delay_p99_s for h in health), 1e3),
+            _largest((h.send_delay_p99_s for h in health), 1e3),
+            _largest((h.coalesced_reads / h.reads for h in health if h.reads), 1e2),
         )
+
+
+def _largest(values: Iterable[float | None], factor: float) -> Entry:
+    known = [value for value in values if value is not None]
+    return Entry(number(max(known) * factor) if known else MISSING)
