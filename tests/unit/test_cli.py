@@ -177,7 +177,7 @@ def test_each_kind_of_error_has_its_code(
     def fail(_args: object) -> int:
         raise error
 
-    monkeypatch.setattr("draftgate.cli.run_profiles", fail)
+    monkeypatch.setattr("draftgate.cli.profiles.run_profiles", fail)
 
     assert main(["profiles"]) == code
     complaint(capsys)

@@ -1,0 +1,56 @@
+"""The `draftgate` command: what is not a test.
+
+One file per family of subcommands, one `run_<name>(args) -> int` for each. The
+only package that prints. Exit codes are those of `Exit`.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+
+from draftgate import __version__
+from draftgate.cli.commands import CommandParser
+from draftgate.cli.exits import Exit, exit_of
+from draftgate.cli.load import add_load
+from draftgate.cli.null_engine import add_null_engine
+from draftgate.cli.profiles import add_profiles
+from draftgate.cli.runs import add_runs
+from draftgate.errors import DraftgateError
+
+__all__ = ["Exit", "entry", "main"]
+
+_FAMILIES = (add_profiles, add_runs, add_load, add_null_engine)
+"""What enters the subcommands of each file, in the order of the help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except DraftgateError as error:
+        print(f"draftgate: {error}", file=sys.stderr)
+        return exit_of(error)
+    except KeyboardInterrupt:
+        print("draftgate: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(prog="draftgate", description=__doc__.partition("\n")[0])
+    parser.add_argument("--version", action="version", version=f"draftgate {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add_family in _FAMILIES:
+        add_family(commands)
+    return parser
+
+
+def _terminate(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def entry() -> None:
+    """Console entry: SIGTERM ends it as Ctrl-C does, so that no server is left."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Exit codes of the `draftgate` command, and how each part of it speaks.
+
+The table in README.md is made from `Exit`. Knows no subcommand.
+"""
+
+import enum
+import sys
+from typing import Self
+
+from draftgate.errors import (
+    BaselineError,
+    DraftgateError,
+    EngineError,
+    MeasurementError,
+    SpecError,
+)
+
+
+class Exit(enum.IntEnum):
+    """Exit codes of the command, with what each means."""
+
+    OK = 0, "done; every verdict is green"
+    REGRESSION = 1, "a gate found a loss beyond its margin"
+    BAD_SPEC = 2, "a profile, option or input file is wrong"
+    UNUSABLE_RUN = 3, "a run was taken but can't be used or stored"
+    NO_BASELINE = 4, "no baseline fits, or one is damaged"
+    ENGINE = 5, "the server did not start, died or did not answer"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """Make a member of a code and its meaning."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+
+_EXIT_OF: tuple[tuple[type[DraftgateError], Exit], ...] = (
+    (SpecError, Exit.BAD_SPEC),
+    (EngineError, Exit.ENGINE),
+    (MeasurementError, Exit.UNUSABLE_RUN),
+    (BaselineError, Exit.NO_BASELINE),
+)
+
+
+def exit_of(error: DraftgateError) -> Exit:
+    """Return the code that says whose fault `error` is."""
+    return next(code for kind, code in _EXIT_OF if isinstance(error, kind))
+
+
+def say(line: str) -> None:
+    """Print a line for the person, not for a program that reads the output."""
+    print(line, file=sys.stderr, flush=True)
