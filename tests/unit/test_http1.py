@@ -438,6 +438,7 @@ def test_a_head_may_be_64_kib_long_and_no_longer(before: bytes, surplus: int) ->
         b"5\nabcde\r\n",
         b"5\r\nabcde\n",
         b"5\r\nabcdef\r\n",
+        b"5\r\nabcdeXX",
         b"5\r\nabcdeXX0\r\n\r\n",
         b"5\r\nabcd\r\n0\r\n\r\n",
         b"5;a\nb\r\nabcde\r\n",

@@ -134,6 +134,7 @@ def test_damaged_streams_parse_alike_however_cut(
         (b"data: a\n\n", [b"a"]),
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
+        (b"data:  a\r\n\r\n", [b" a"]),
         (b"data\n\n", [b""]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),
         (b": comment\n\ndata: a\n\n", [b"a"]),
@@ -168,3 +169,8 @@ def test_bytes_that_are_not_utf8_are_refused(value: bytes, end: bytes) -> None:
 def test_bytes_that_are_not_utf8_outside_of_data_are_passed_over() -> None:
     """What is not data may hold anything."""
     assert SseParser().feed(b": \xff\nid: \xff\ndata: a\n\n", 1) == [SseEvent(1, b"a")]
+
+
+def test_byte_order_mark_is_one_only_at_the_start() -> None:
+    """Later it makes the field an unknown one, also where whole events came before."""
+    assert _parse([b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n"]) == [b"a"]
