@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from draftgate import __version__
+from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.commands import CommandParser
 from draftgate.cli.exits import Exit, exit_of
 from draftgate.cli.load import add_load
@@ -20,7 +21,7 @@ from draftgate.errors import DraftgateError
 
 __all__ = ["Exit", "entry", "main"]
 
-_FAMILIES = (add_profiles, add_runs, add_load, add_null_engine)
+_FAMILIES = (add_profiles, add_runs, add_load, add_calibrate, add_null_engine)
 """What enters the subcommands of each file, in the order of the help."""
 
 
