@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _HEAD_LIMIT = 64 * 1024
-"""Longest head, and longest trailer section, in bytes; eight times uvicorn's usual limit."""
+"""Longest head and longest trailer section, bytes: four times what h11 takes by default."""
 
 _CRLF = b"\r\n"
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]"
