@@ -6,7 +6,6 @@ script says so.
 """
 
 from collections.abc import Iterator
-from itertools import chain
 
 from draftgate.null_engine import documents, faults
 from draftgate.null_engine.pace import Pace
@@ -42,16 +41,18 @@ def _whole(work: Work, pace: Pace) -> Iterator[Write]:
 def _stream(work: Work, script: Script, pace: Pace) -> Iterator[Write]:
     total = work.num_tokens
     steps = pace.steps(work.number, work.arrived_ns, total)
-    first = next(steps)
-    due_ns, head_s = first[0], script.head_s
+    due_ns, given, count = next(steps)
+    head_s = script.head_s
     head_ns = due_ns if head_s is None else work.arrived_ns + round(head_s * 1e9)
     yield head_ns, documents.STREAM_HEAD, note(EventKind.HEAD)
     events = _events(work, script)
     if work.ask.route is Route.CHAT:
         yield due_ns, documents.role_event(work), note(EventKind.ROLE)
-    for due_ns, given, count in chain((first,), steps):
-        make = events.step if given + count < total else events.last_step
+    make = events.step
+    while given + count < total:
         yield due_ns, make(given, count), count  # a note of tokens is their number
+        due_ns, given, count = next(steps)
+    yield due_ns, events.last_step(given, count), count
     if work.ask.include_usage and work.ask.route is not Route.GENERATE:
         yield due_ns, documents.usage_event(work), note(EventKind.USAGE)
     yield due_ns, documents.DONE, note(EventKind.DONE)

@@ -42,9 +42,10 @@ class Stream:
         writes: What is yet to come.
         write: What goes out next.
         record: What went out.
+        note: Appends to the record, bound once.
     """
 
-    __slots__ = ("connection", "record", "send", "serial", "write", "writes")
+    __slots__ = ("connection", "note", "record", "send", "serial", "write", "writes")
 
     def __init__(
         self, serial: int, connection: Connection, writes: Iterator[Write], record: StreamRecord
@@ -55,3 +56,4 @@ class Stream:
         self.writes = writes
         self.write = next(writes)
         self.record = record
+        self.note = record.rows.append

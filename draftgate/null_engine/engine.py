@@ -23,7 +23,7 @@ from draftgate.null_engine.answers import answer
 from draftgate.null_engine.connection import Connection, Stream
 from draftgate.null_engine.http import BadRequest, HttpRequest, read_ask
 from draftgate.null_engine.pace import Pace
-from draftgate.null_engine.record import SendLog, StreamRecord
+from draftgate.null_engine.record import COLUMNS, SendLog, StreamRecord
 from draftgate.null_engine.script import Script
 from draftgate.null_engine.writes import (
     BLOCKED,
@@ -70,7 +70,7 @@ class NullEngine:
         self.totals = pages.Totals()
         self._script = script
         self._now_ns = SYSTEM_CLOCK.now_ns
-        self._origin_ns = self._now_ns()
+        self._origin_ns = self._latest_ns = self._now_ns()
         self._pace = Pace(script, self._origin_ns)
         self._log = SendLog(log_path)
         self._epoll = select.epoll()
@@ -190,10 +190,10 @@ class NullEngine:
 
     def _send_due(self) -> None:
         """Send what is due, up to a batch."""
-        heap, streams, origin_ns = self._heap, self._streams, self._origin_ns
-        now_ns, send = self._now_ns, self._send
+        heap, streams, origin_ns, send = self._heap, self._streams, self._origin_ns, self._send
         left = _BATCH_SENDS
-        while heap and left and heap[0] >> _SERIAL_BITS <= now_ns() - origin_ns:
+        self._latest_ns = self._now_ns()
+        while heap and left and heap[0] >> _SERIAL_BITS <= self._latest_ns - origin_ns:
             left -= 1
             serial = heap[0] & _SERIAL_MASK
             stream = streams.get(serial)
@@ -212,10 +212,9 @@ class NullEngine:
     def _send(self, stream: Stream) -> Write | None:
         """Send the write that is due; return the next, or None if none is to be scheduled."""
         due_ns, data, note = stream.write
-        record = stream.record
         if not data:
             return self._follow(stream)
-        sent_ns = self._now_ns()
+        self._latest_ns = sent_ns = self._now_ns()
         try:
             sent_bytes = stream.send(data)
         except BlockingIOError:
@@ -223,15 +222,22 @@ class NullEngine:
         except OSError:  # the client went away, which is its right
             self._drop(stream.connection)
             return None
-        record.due_ns.append(due_ns)
-        record.sent_ns.append(sent_ns)
-        self.totals.generation_tokens += note & TOKENS_MASK
         if sent_bytes != len(data):
-            record.notes.append(note | BLOCKED)
+            note |= BLOCKED
+        append = stream.note
+        append(due_ns)
+        append(sent_ns)
+        append(note)
+        self.totals.generation_tokens += note & TOKENS_MASK
+        if note & BLOCKED:
             self._block(stream.connection, data[sent_bytes:])
             return None
-        record.notes.append(note)
-        return self._next_write(stream)
+        write = next(stream.writes, None)
+        if write is None:
+            self._end(stream, Ending.COMPLETE)
+            return None
+        stream.write = write
+        return write
 
     def _next_write(self, stream: Stream) -> Write | None:
         write = next(stream.writes, None)
@@ -246,9 +252,8 @@ class NullEngine:
         due_ns, _, note = stream.write
         record, kind = stream.record, note >> KIND_SHIFT
         is_command = kind >= EventKind.STALL
-        record.due_ns.append(due_ns)
-        record.sent_ns.append(self._now_ns() if is_command else record.sent_ns[-1])
-        record.notes.append(note)
+        sent_ns = self._now_ns() if is_command else record.rows[-COLUMNS + 1]
+        record.rows.extend((due_ns, sent_ns, note))
         self.totals.generation_tokens += note & TOKENS_MASK
         if not is_command:
             return self._next_write(stream)

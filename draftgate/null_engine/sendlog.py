@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftgate.errors import EngineError, MeasurementError
-from draftgate.null_engine.record import MAGIC, SIZES
+from draftgate.null_engine.record import COLUMNS, MAGIC, SIZES
 from draftgate.null_engine.writes import (
     BLOCKED,
     KIND_MASK,
@@ -142,17 +142,13 @@ def _read_streams(data: memoryview, path: Path) -> Iterator[SentStream]:
             raise _broken(path, at)
         header_bytes, writes = SIZES.unpack_from(data, at)
         begin = at + SIZES.size
-        ends = [begin + header_bytes]
-        ends += [ends[0] + 8 * writes, ends[0] + 16 * writes, ends[0] + 20 * writes]
-        if ends[-1] > len(data):
-            raise _broken(path, at)
-        header = json.loads(bytes(data[begin : ends[0]]))
-        # Copies, so that no array keeps the file mapped or stands unaligned.
-        header["due_ns"] = np.frombuffer(data[ends[0] : ends[1]], np.int64).copy()
-        header["sent_ns"] = np.frombuffer(data[ends[1] : ends[2]], np.int64).copy()
-        header["notes"] = np.frombuffer(data[ends[2] : ends[3]], np.int32)
+        rows_begin = begin + header_bytes
+        at = rows_begin + writes * COLUMNS * np.dtype(np.int64).itemsize
+        if at > len(data):
+            raise _broken(path, begin)
+        header = json.loads(bytes(data[begin:rows_begin]))
+        header["rows"] = np.frombuffer(data[rows_begin:at], np.int64)
         yield _stream_of(header)
-        at = ends[-1]
 
 
 def _broken(path: Path, at: int) -> MeasurementError:
@@ -163,13 +159,14 @@ def _broken(path: Path, at: int) -> MeasurementError:
 
 
 def _stream_of(header: dict[str, Any]) -> SentStream:
-    notes = np.asarray(header.pop("notes"), np.int64)
+    # A copy, so that columns are contiguous and nothing keeps the file mapped.
+    due_ns, sent_ns, notes = np.asarray(header.pop("rows"), np.int64).reshape(-1, COLUMNS).T.copy()
     values = {
         **header,
         "faults": tuple(header["faults"]),
         "ending": Ending(header["ending"]),
-        "due_ns": np.asarray(header["due_ns"], np.int64),
-        "sent_ns": np.asarray(header["sent_ns"], np.int64),
+        "due_ns": due_ns,
+        "sent_ns": sent_ns,
         "tokens": notes & TOKENS_MASK,
         "kinds": notes >> KIND_SHIFT & KIND_MASK,
         "blocked": notes & BLOCKED != 0,
