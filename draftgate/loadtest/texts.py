@@ -51,7 +51,7 @@ def parse_lengths(text: str, listed: tuple[int, ...] = ()) -> Lengths:
             return _lognormal(rest)
         low, dash, high = text.partition("-")
         return Uniform(int(low), int(high)) if dash else Fixed(int(low))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise SpecError(
             f"lengths: got {text!r}, expected NUMBER, LOW-HIGH, trace or "
             f"{_LOGNORMAL}:median=M,sigma=S,low=L,high=H."
