@@ -23,7 +23,7 @@ _COLUMNS = (
     "streams",
     "tokens/s",
     "CPU per\ntoken",
-    "parse per\ntoken",
+    "and to\nparse",
     "core",
     "TTFT\nerror",
     "step-gap\nerror",
@@ -49,7 +49,7 @@ def print_calibration(
 
 
 def _table(calibration: Calibration) -> Table:
-    title = f"{calibration.environment.hardware}: times in µs, errors as p50 / p99, delay as p99"
+    title = f"{calibration.environment.hardware}: times in µs, errors as p50/p99, delay as p99"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=0)
     for head in _COLUMNS:
         table.add_column(head, justify="right", no_wrap=True)
@@ -75,7 +75,7 @@ def _row(cell: CalibrationCell) -> tuple[str, ...]:
 
 
 def _error(error: ErrorStats | None) -> str:
-    return "-" if error is None else f"{_us(error.p50_s)} / {_us(error.p99_s)}"
+    return "-" if error is None else f"{_us(error.p50_s)}/{_us(error.p99_s)}"
 
 
 def _us(value_s: float | None) -> str:

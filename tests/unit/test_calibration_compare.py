@@ -95,6 +95,13 @@ def test_per_token_time_divides_by_tokens() -> None:
     assert errors.seen.tokens_per_step == 3.0
 
 
+def test_per_token_time_needs_one_token_after_the_first() -> None:
+    """Two chunks of one token each are enough; the gap and the per-token time are the same."""
+    errors = _compare(Exchange(steps=(0, 10_000), chunks=(0, 10_030)))
+
+    assert _us(errors.per_token) == _us(errors.step_gap) == (1, 30, 30, 30, 30, 30)
+
+
 def test_short_answers_have_no_gap() -> None:
     """Answers of one chunk and of none have an arrival or not, and neither gap nor rate."""
     errors = _compare(Exchange("a", steps=(5_000,)), Exchange("b", steps=()))
