@@ -123,6 +123,8 @@ def _carried(calibration: Calibration) -> list[str]:
             f"{_ms(None if gap is None else gap.p99_s)}, {cell.cpu_ratio:.0%} of a core. Carried "
             f"means below {_ms(MOST_GAP_ERROR_S)} and at most {MOST_CPU_RATIO:.0%}."
         )
+    else:
+        lines.append("No larger load was tried.")
     return lines
 
 

@@ -81,6 +81,7 @@ def test_printed_calibration_says_what_gates_cannot_judge() -> None:
     assert "step-gap p99 below 0 ms at 1 stream and 0.200 ms at 8 streams" in text
     assert "One process carried 50,000 tokens/s" in text
     assert "90,000 tokens/s were too many, twice: step-gap error p99 5.00 ms" in text
+    assert "No larger load" not in text
     assert "busy" not in text
     assert "shared" not in text
     assert "since" not in text
@@ -98,5 +99,6 @@ def test_printed_calibration_says_what_to_mistrust() -> None:
 
     assert "shared the only core" in text
     assert "load average 3.0" in text
+    assert "No larger load was tried." in text
     assert "Kernel receive stamps don't work here" in text
     assert "12.0 µs (was 10.0) at 8 streams" in text
