@@ -3,6 +3,8 @@
 Milliseconds here, seconds in the JSON file. Computes nothing.
 """
 
+import sys
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -19,7 +21,7 @@ def print_summary(summary: LoadSummary, console: Console | None = None) -> None:
         summary: The numbers.
         console: Where; standard output by default.
     """
-    console = console or Console(highlight=False, soft_wrap=True)
+    console = console or Console(highlight=False, soft_wrap=True, width=_width())
     asked = summary.asked
     console.print(escape(f"{asked.url}  {asked.model}  {asked.api}: {asked.arrivals}"))
     console.print(escape(_window(summary)))
@@ -28,6 +30,11 @@ def print_summary(summary: LoadSummary, console: Console | None = None) -> None:
         console.print(escape(line))
     for note in summary.notes:
         console.print(escape(f"note: {note}"))
+
+
+def _width() -> int | None:
+    """Return the width of a page that is no terminal, and None for a terminal's own."""
+    return None if sys.stdout.isatty() else 100
 
 
 def _window(summary: LoadSummary) -> str:
@@ -43,11 +50,11 @@ def _latencies(summary: LoadSummary) -> Table:
     for name in _COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     rows = (
-        ("time to first token", latency.ttft_s),
+        ("TTFT", latency.ttft_s),
         ("  from scheduled", latency.ttft_from_scheduled_s),
         ("step gap", latency.step_gap_s),
-        ("time per token", latency.per_token_s),
-        ("end to end", latency.e2e_s),
+        ("per-token time", latency.per_token_s),
+        ("end-to-end time", latency.e2e_s),
         ("  from scheduled", latency.e2e_from_scheduled_s),
         ("scheduling error", summary.client.scheduling_error_s),
     )
@@ -59,7 +66,12 @@ def _latencies(summary: LoadSummary) -> Table:
 
 def _cells(values: Distribution) -> list[str]:
     times = (getattr(values, name) for name in _COLUMNS[1:])
-    return [f"{values.count:,}", *(f"{time_s * 1e3:,.3f}" for time_s in times)]
+    return [f"{values.count:,}", *(_ms(time_s) for time_s in times)]
+
+
+def _ms(time_s: float) -> str:
+    """Return milliseconds, to the microsecond below a second."""
+    return f"{time_s * 1e3:,.3f}" if time_s < 1.0 else f"{time_s * 1e3:,.1f}"
 
 
 def _throughput(summary: LoadSummary) -> list[str]:

@@ -6,6 +6,7 @@ way is gone in the end, except for the records that were asked for.
 
 import asyncio
 import os
+import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import EngineError, SpecError
+from draftgate.load.arrivals import ClosedLoop
 from draftgate.load.client import StreamConnection
 from draftgate.load.requests import Endpoint
 from draftgate.load.state import LoadProgress
@@ -26,6 +28,9 @@ if TYPE_CHECKING:  # it brings Parquet along, which nothing needs before records
 
 _CONNECT_S = 10.0
 """Time that the first connection may take; a TCP handshake that loses two packets needs 3 s."""
+
+_OTHER_FILES = 64
+"""Open files of a process besides its streams: the event loop's, the spool, libraries."""
 
 _LONG_S = 60.0
 _LONG_TOKENS = 2_000_000
@@ -59,7 +64,8 @@ def run_load_test(
     Raises:
         KeyboardInterrupt: On Ctrl-C, once all processes have ended and what they
             wrote is gone.
-        SpecError: If the test, `records_dir` or `workers` is wrong.
+        SpecError: If the test, `records_dir` or `workers` is wrong, or the system
+            does not let a process open as many sockets.
         EngineError: If no connection to the server can be opened.
         MeasurementError: If a process died, or records could not be written.
     """
@@ -67,7 +73,7 @@ def run_load_test(
     count = _workers(test, workers)
     _check_reachable(test.endpoint)
     started_at = SYSTEM_CLOCK.wall().isoformat(timespec="seconds")
-    with _folders(records_dir) as folders:
+    with _open_files(test), _folders(records_dir) as folders:
         from draftgate.load.workers import run_job  # noqa: PLC0415 - see the top of this file
 
         with _emptied_on_failure(folders.records):
@@ -134,6 +140,28 @@ def _check_reachable(endpoint: Endpoint) -> None:
             f"load test: no connection to {where}: {reason}. Is the server running, and is this "
             "its address?"
         ) from error
+
+
+@contextmanager
+def _open_files(test: LoadTest) -> Iterator[None]:
+    """Allow as many open files as the system lets a process have; its children inherit that.
+
+    Raises:
+        SpecError: If these are too few for the streams of a closed loop.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if isinstance(test.arrivals, ClosedLoop):
+        needed = test.arrivals.concurrency + _OTHER_FILES
+        if hard != resource.RLIM_INFINITY and needed > hard:
+            raise SpecError(
+                f"concurrency {test.arrivals.concurrency}: needs {needed} open files, but the "
+                f"system allows {hard}. Raise its hard limit (ulimit -Hn), or use fewer streams."
+            )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextmanager

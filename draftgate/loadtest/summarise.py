@@ -42,6 +42,9 @@ _MOST_CPU_SHARE = 0.9
 """Share of a core from which a client counts as overloaded: what is left is one
 burst of chunks away from nothing."""
 
+_JUDGED_S = 1.0
+"""Length from which a run's CPU share says something: a shorter one mostly opens connections."""
+
 Values = Callable[[Batch], NDArray[np.generic]]
 
 
@@ -89,7 +92,7 @@ def summarise(test: LoadTest, outcome: Outcome) -> LoadSummary:
         totals.add(batch)
     requests = _requests(outcome.files)
     client = _client(outcome, found.window, is_open_loop=test.is_open_loop)
-    invalid = _faults(requests, totals, client)
+    invalid = _faults(requests, totals, client, outcome.client.wall_s)
     return LoadSummary(
         schema_version=SCHEMA_VERSION,
         definitions_version=DEFINITIONS_VERSION,
@@ -239,10 +242,10 @@ def _client(outcome: Outcome, window: Window, *, is_open_loop: bool) -> Client:
     )
 
 
-def _faults(requests: Requests, totals: _Totals, client: Client) -> tuple[str, ...]:
+def _faults(requests: Requests, totals: _Totals, client: Client, wall_s: float) -> tuple[str, ...]:
     """Return why the numbers cannot be used."""
     faults = []
-    if client.cpu_share > _MOST_CPU_SHARE:
+    if client.cpu_share > _MOST_CPU_SHARE and wall_s >= _JUDGED_S:
         faults.append(
             f"the load generator used {client.cpu_share:.0%} of a core in each of its "
             f"{client.processes} processes, expected at most {_MOST_CPU_SHARE:.0%}: it may be what "

@@ -99,7 +99,7 @@ def test_dying_streams_are_classified_and_the_run_ends(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_stopped_load_leaves_nothing(tmp_path: Path, workers: str, number: signal.Signals) -> None:
-    """Ctrl-C in a run that is parsed meanwhile: its own code, no process, no file, no record of half a run."""
+    """Ctrl-C in a run that is parsed meanwhile: its own code, no process, no file, no record."""
     words = f"--concurrency 4 --duration 90 --max-tokens 8 --workers {workers} --json out.json"
     with fake_server(FakeConfig(**FAST)) as server:
         started = start(tmp_path, server.url, *words.split(), "--records", "kept")

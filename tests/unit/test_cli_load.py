@@ -176,7 +176,7 @@ def test_numbers_are_printed_and_written(tmp_path: Path, capsys: Captured) -> No
     assert told["requests"]["served"] == 12
     assert told["latency"]["ttft_s"]["p50"] > 0.003
     out = capsys.readouterr().out
-    assert "time to first token" in out
+    assert "TTFT " in out
     assert "12 sent, 12 served, 0 failed" in out
     assert [entry.name for entry in path.parent.iterdir()] == ["out.json"]
 

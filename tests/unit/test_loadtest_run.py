@@ -1,6 +1,7 @@
 """Load tests on the scripted server: what is counted, what is left, what is told."""
 
 import json
+import resource
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -218,19 +219,19 @@ def test_spool_is_private_and_beside_the_records(
     tmp_path: Path, temporary: Path, *, keep: bool
 ) -> None:
     """While a run goes on, what waits to be parsed lies in a folder that only we can enter."""
-    seen: list[tuple[int, str]] = []
+    seen: list[tuple[int, list[str]]] = []
     root = tmp_path / "records" if keep else temporary
 
     def look(_at: LoadProgress) -> None:
         (folder,) = root.glob(".draftgate-load-*")
-        (waiting,) = (folder / "spool").iterdir()
-        seen.append((stat.S_IMODE(folder.stat().st_mode), waiting.name))
+        waiting = [path.name for path in (folder / "spool").iterdir()]
+        seen.append((stat.S_IMODE(folder.stat().st_mode), waiting))
 
     with fake_server(FakeConfig(step_s=0.02, ttft_s=0.2)) as server:
         test = on(server, max_requests=None, duration_s=1.2)
         run_load_test(test, records_dir=root if keep else None, on_progress=look)
 
-    assert seen[0] == (0o700, "000-00000.part")
+    assert seen[0] == (0o700, ["000-00000.part"])
 
 
 def test_failed_run_leaves_no_records(tmp_path: Path) -> None:
@@ -246,6 +247,33 @@ def test_failed_run_leaves_no_records(tmp_path: Path) -> None:
             run_load_test(test, records_dir=folder, on_progress=fail)
 
     assert list(folder.iterdir()) == []
+
+
+def test_more_streams_than_files_are_refused() -> None:
+    """The system's limit is told by name, before anything is sent, and is as it was."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with fake_server() as server:
+        test = on(server, arrivals=ClosedLoop(before[1] + 1), max_requests=before[1] + 1)
+        with pytest.raises(SpecError, match=r"open files, but the system allows \d+\. Raise"):
+            run_load_test(test, workers=1)
+
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_streams_beyond_the_soft_limit_are_allowed() -> None:
+    """A run may use what the hard limit gives, and puts the soft one back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = len(list(Path("/proc/self/fd").iterdir())) + 20
+    try:
+        with fake_server(FakeConfig(**FAST)) as server:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+            summary = run_load_test(on(server, arrivals=ClosedLoop(40), max_requests=40))
+            after = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert summary.requests.served == 40
+    assert after == (low, hard)
 
 
 @pytest.mark.parametrize("workers", [0, 5])

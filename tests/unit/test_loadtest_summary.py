@@ -304,6 +304,17 @@ def test_busy_client_makes_a_run_invalid(
     assert words in summary.invalid[0]
 
 
+def test_short_run_is_not_judged_by_its_cpu_time(tmp_path: Path) -> None:
+    """A run of less than a second is all start, which costs CPU time whatever comes."""
+    short = replace(HEALTH, wall_s=0.9, cpu_s=0.89)
+
+    summary, _ = summary_of(
+        tmp_path, steady_records(3), make_test(arrivals=ClosedLoop(2)), client=short
+    )
+
+    assert summary.valid
+
+
 def test_run_in_which_all_failed_is_invalid(tmp_path: Path) -> None:
     """Without a served request there is no number, and each class of failure is told."""
     records = list(steady_records(3, failing=True))
