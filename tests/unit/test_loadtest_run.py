@@ -12,7 +12,7 @@ import pytest
 
 from draftgate import codec
 from draftgate.engines.fake_server import FakeConfig, FakeServer
-from draftgate.errors import EngineError, SpecError
+from draftgate.errors import EngineError, MeasurementError, SpecError
 from draftgate.load.arrivals import ClosedLoop, Constant, ThinkTime
 from draftgate.load.lengths import Fixed
 from draftgate.load.prompts import Synthetic, Words
@@ -21,6 +21,7 @@ from draftgate.load.state import LoadProgress
 from draftgate.load.workload import RequestPlan
 from draftgate.loadtest import LoadSummary, LoadTest, run_load_test
 from draftgate.loadtest.columns import read_requests
+from draftgate.loadtest.run import _emptied_on_failure
 from tests.support.fake import endpoint, fake_server
 from tests.support.load_tests import make_test
 
@@ -232,6 +233,23 @@ def test_spool_is_private_and_beside_the_records(
         run_load_test(test, records_dir=root if keep else None, on_progress=look)
 
     assert seen[0] == (0o700, ["000-00000.part"])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MeasurementError])
+def test_part_of_the_records_is_removed(tmp_path: Path, error: type[BaseException]) -> None:
+    """What was already parsed when a run broke off goes away, and nothing but that."""
+    (tmp_path / ".spool").mkdir()
+
+    def break_off() -> None:
+        (tmp_path / "000-00000.parquet").write_bytes(b"PAR1")
+        (tmp_path / ".000-00001.parquet.x.part").write_bytes(b"")
+        raise error
+
+    with pytest.raises(error), _emptied_on_failure(tmp_path):
+        break_off()
+
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+    assert (tmp_path / ".spool").is_dir()
 
 
 def test_failed_run_leaves_no_records(tmp_path: Path) -> None:
