@@ -32,7 +32,12 @@ class ChildTask:
         self._process: SpawnProcess = context.Process(
             target=_serve, args=(theirs, os.getpid(), target, args), daemon=True
         )
-        self._process.start()
+        # Blocked while it starts: a Ctrl-C then ends it in `_serve`, not amid its imports.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._answer: object = None
 
@@ -91,7 +96,9 @@ def _serve(
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         sys.exit(1)
+    os.setpgid(0, 0)  # Ctrl-C in a terminal reaches the parent alone, which passes it on once
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         value = target(*args)
     except DraftgateError as error:
         answer.send(error)

@@ -124,10 +124,10 @@ class OpenLoop:
             for number, offset_ns in enumerate(plan.offsets_ns):
                 if end_ns is not None and offset_ns >= end_ns:
                     break
+                request = self._next_request(number)  # before it is due, so that it is ready
                 due_ns = state.start_ns + offset_ns
                 await self._until(timer, due_ns)
-                index = state.ticket()
-                request = self._next_request(number) if index is not None else None
+                index = state.ticket() if request is not None else None
                 if index is None or request is None:
                     break
                 self._send(index, number, due_ns, request)
