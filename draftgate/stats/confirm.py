@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftgate.stats.compare import FloatArray
-from draftgate.stats.losses import checked_losses, mean_and_error, p_above
+from draftgate.stats.losses import checked_losses, estimate
 
 STAGE_TWO_PAIRS = 24
 """Fresh pairs for a suspect."""
@@ -61,41 +61,44 @@ def stage_two(
     margin: float,
     seed: int,
     level: float = CONFIRM_LEVEL,
+    first: Sequence[bool] | None = None,
     flips: int = FLIPS,
 ) -> Confirmation:
     """Return whether fresh pairs confirm a loss above the margin.
 
     Needs both tests, so a single wild pair cannot carry it and neither can a
-    wrong assumption of one of them. Fewer than the planned pairs only cost power.
+    wrong assumption of one of them. Fewer than the planned pairs only cost
+    power. With `first` both tests see losses without the order's effect; the
+    flips are then exact up to the error of that fit.
 
     Args:
         losses: Of pairs that stage one has not seen; shape (n,), n >= 6.
         margin: Loss that is tolerated, same unit.
         seed: Seed of the sign flips; equal arguments give equal results.
         level: One-sided, in (0, 0.5).
+        first: Whether the candidate went first, per pair.
         flips: Random sign vectors where 2^n are too many, >= 1.
 
     Raises:
         ValueError: If there are fewer than six losses (below, no p-value of
-            sign flips lies under 0.02), one is not finite, or a setting is out
-            of range.
+            sign flips lies under 0.02), one is not finite, `first` does not fit,
+            or a setting is out of range.
 
     Source:
-        Student, Biometrika 6 (1908) 1-25; see `sign_flip_p`.
+        Student, Biometrika 6 (1908) 1-25; for flips of fitted losses:
+        A. M. Winkler et al., NeuroImage 92 (2014) 381-397; and see `sign_flip_p`.
     """
-    from scipy import special  # noqa: PLC0415 - as in `losses`
-
     array = checked_losses(losses, least=6, what="losses of stage two")
     if not 0.0 < level < 0.5:
         raise ValueError(f"level must be in (0, 0.5), got {level}")
-    mean, error = mean_and_error(array)
-    t_p = p_above(array, margin)
-    flip_p = sign_flip_p(array, margin=margin, seed=seed, flips=flips)
+    found = estimate(array, first)
+    t_p = found.p_above(margin)
+    flip_p = sign_flip_p(found.adjusted, margin=margin, seed=seed, flips=flips)
     return Confirmation(
         confirmed=max(t_p, flip_p) < level,
         pairs=array.size,
-        loss=mean,
-        low=mean - float(special.stdtrit(array.size - 1, 1 - level)) * error,
+        loss=found.mean,
+        low=found.bound(level),
         t_p=t_p,
         flip_p=flip_p,
         p_value=max(t_p, flip_p),

@@ -6,6 +6,7 @@ is done with the losses is in `sequential`, `confirm` and `sign_process`.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from draftgate.stats.compare import FloatArray
 
 BLOCK_PAIRS = 4
 """Pairs per randomised block; every default look ends at a whole block."""
+
+_ROUNDING = 1e-12
+"""Relative spread that is rounding and not variance."""
 
 
 def relative_losses(
@@ -103,28 +107,31 @@ def loss_ratio(log: float, *, higher_is_better: bool) -> float:
     return -math.expm1(-log) if higher_is_better else math.expm1(log)
 
 
-def candidate_first(pairs: int, *, seed: int) -> tuple[bool, ...]:
+def candidate_first(pairs: int, *, seed: int, block_pairs: int = BLOCK_PAIRS) -> tuple[bool, ...]:
     """Return for each pair whether the candidate goes first, in random balanced blocks.
 
-    Each block of four pairs has the candidate first in two of them, so that
-    whatever the first place (or a port, a core) does to a server cancels at
-    every look instead of adding to the spread.
+    Half of the pairs of each block have the candidate first, so that whatever
+    the first place (or a port, a core) does to a server hits both sides alike
+    at the end of every block; `estimate` takes it out of the spread too.
 
     Args:
         pairs: Number of pairs, >= 1.
         seed: Equal seeds give equal orders, and a longer one continues a shorter one.
+        block_pairs: Even, >= 2.
 
     Raises:
-        ValueError: If `pairs` is below 1.
+        ValueError: If `pairs` is below 1 or `block_pairs` is odd or below 2.
 
     Source:
-        Randomised permuted blocks: A. B. Hill, Brit. Med. J. 1 (1951) 278-282.
+        Random permuted blocks: M. Zelen, J. Chronic Dis. 27 (1974) 365-375.
     """
     if pairs < 1:
         raise ValueError(f"pairs must be >= 1, got {pairs}")
+    if block_pairs < 2 or block_pairs % 2:
+        raise ValueError(f"block_pairs must be even and >= 2, got {block_pairs}")
     rng = np.random.default_rng(seed)
-    block = np.arange(BLOCK_PAIRS) % 2 == 0
-    blocks = [rng.permutation(block) for _ in range(-(-pairs // BLOCK_PAIRS))]
+    block = np.arange(block_pairs) % 2 == 0
+    blocks = [rng.permutation(block) for _ in range(-(-pairs // block_pairs))]
     return tuple(bool(first) for first in np.concatenate(blocks)[:pairs])
 
 
@@ -146,30 +153,91 @@ def checked_losses(
     return array
 
 
-def mean_and_error(losses: FloatArray) -> tuple[float, float]:
-    """Return the mean and its standard error; error exactly 0 for equal values."""
-    low = float(losses.min())
-    if low == float(losses.max()):
-        return low, 0.0
-    return float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(losses.size)
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The mean loss and how well it is known.
+
+    Attributes:
+        mean: Mean loss, of both orders alike where the order was given.
+        error: Its standard error; exactly 0 where nothing varies.
+        degrees: Degrees of freedom of the error, >= 1.
+        adjusted: Losses without what the order did to them; shape (n,).
+    """
+
+    mean: float
+    error: float
+    degrees: int
+    adjusted: FloatArray
+
+    def p_above(self, margin: float) -> float:
+        """Return Student's one-sided p-value for "the mean loss is at most the margin".
+
+        Without any spread it is 0 above the margin and 1 otherwise: a statement
+        about exact numbers such as counts.
+        """
+        from scipy import special  # noqa: PLC0415 - its import is slow; pytest loads us everywhere
+
+        if self.error == 0.0:
+            return 0.0 if self.mean > margin else 1.0
+        return float(special.stdtr(self.degrees, -(self.mean - margin) / self.error))
+
+    def bound(self, confidence: float) -> float:
+        """Return the upper bound at a one-sided confidence; under 0.5 a lower bound."""
+        from scipy import special  # noqa: PLC0415 - as above
+
+        return self.mean + float(special.stdtrit(self.degrees, confidence)) * self.error
 
 
-def p_above(losses: FloatArray, margin: float) -> float:
-    """Return Student's one-sided p-value for "the mean loss is at most the margin".
+def estimate(losses: FloatArray, first: Sequence[bool] | None = None) -> Estimate:
+    """Return the mean loss with its standard error, the effect of the order taken out.
 
-    Without any spread it is 0 above the margin and 1 otherwise: a statement
-    about exact numbers such as counts.
+    With a = +1 where the candidate went first and -1 elsewhere, the losses are
+    fitted by mean + effect * a, and the effect is what the first place, port or
+    core does to whichever server has it. One degree of freedom is its price.
 
     Args:
-        losses: Shape (n,), n >= 2, finite.
-        margin: Same unit.
-    """
-    from scipy import special  # noqa: PLC0415 - its import is slow, and pytest loads us everywhere
+        losses: Finite; shape (n,), n >= 2, and n >= 3 with an order.
+        first: Whether the candidate went first, per pair; None takes nothing out.
 
-    mean, error = mean_and_error(losses)
-    if error == 0.0:
-        return 0.0 if mean > margin else 1.0
-    return float(special.stdtr(losses.size - 1, -(mean - margin) / error))
+    Raises:
+        ValueError: If the order has another length, holds one order only, or
+            there are too few pairs.
+
+    Source:
+        Least squares in a two-period crossover: M. Hills and P. Armitage, Br. J.
+        Clin. Pharmacol. 8 (1979) 7-20.
+    """
+    n = losses.size
+    mean = float(losses.mean())
+    if first is None:
+        checked_losses(losses, least=2)
+        spread = 0.0 if losses.min() == losses.max() else float(losses.std(ddof=1))
+        centre = float(losses[0]) if spread == 0.0 else mean
+        return Estimate(centre, spread / math.sqrt(n), n - 1, losses)
+    order = _order(first, n)
+    centred = order - order.mean()
+    square = float(centred @ centred)
+    effect = float(centred @ losses) / square
+    adjusted = losses - effect * order
+    mean = float(adjusted.mean())
+    rest = adjusted - mean
+    variance = float(rest @ rest) / (n - 2)
+    if variance <= (_ROUNDING * float(np.abs(losses).max())) ** 2:
+        return Estimate(mean, 0.0, n - 2, np.full(n, mean))
+    error = math.sqrt(variance * (1 / n + float(order.mean()) ** 2 / square))
+    return Estimate(mean, error, n - 2, adjusted)
+
+
+def _order(first: Sequence[bool], pairs: int) -> FloatArray:
+    order = np.where(np.asarray(first, dtype=bool), 1.0, -1.0)
+    if order.shape != (pairs,):
+        raise ValueError(f"got an order of {order.size} pairs for {pairs} losses")
+    if pairs < 3 or abs(order.sum()) == pairs:
+        raise ValueError(
+            f"too few pairs to tell the order's effect: got {pairs} pairs, "
+            f"{int((order > 0).sum())} with the candidate first; expected 3 or more, both orders"
+        )
+    return order
 
 
 def _positive(values: Sequence[float] | FloatArray, side: str) -> FloatArray:

@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from draftgate.stats.compare import FloatArray
-from draftgate.stats.losses import checked_losses, mean_and_error, p_above
+from draftgate.stats.losses import Estimate, checked_losses, estimate
 
 LOOKS = (8, 12, 16, 20)
 """Pairs at which stage one looks."""
@@ -98,7 +98,9 @@ class Look:
     pairs_needed: int
 
 
-def stage_one(losses: Sequence[float] | FloatArray, plan: LookPlan) -> Look:
+def stage_one(
+    losses: Sequence[float] | FloatArray, plan: LookPlan, *, first: Sequence[bool] | None = None
+) -> Look:
     """Return the decision of the first look that decides, else where it stands.
 
     At a look: SUSPECT if p < suspect_level against the margin; else PASS if
@@ -112,84 +114,99 @@ def stage_one(losses: Sequence[float] | FloatArray, plan: LookPlan) -> Look:
     `overall_level` gives the error over all looks together.
 
     Args:
-        losses: In the order in which pairs were taken; shape (n,), n >= 2.
+        losses: In the order in which pairs were taken; shape (n,), n >= 2, and
+            n >= 3 with `first`.
         plan: When to look and what to ask.
+        first: Whether the candidate went first, per pair: takes the order's
+            effect out, see `losses.estimate`.
 
     Raises:
-        ValueError: If there are fewer than two losses or one is not finite.
+        ValueError: If there are too few losses, one is not finite, or `first`
+            does not fit.
 
     Source:
         S. J. Pocock, Biometrika 64 (1977) 191-199; C. Jennison and
         B. W. Turnbull, Group Sequential Methods (2000), section 4.4.
     """
     array = checked_losses(losses, least=2)
+    if first is not None and len(first) != array.size:
+        raise ValueError(f"got an order of {len(first)} pairs for {array.size} losses")
+
+    def upto(pairs: int) -> Estimate:
+        return estimate(array[:pairs], None if first is None else first[:pairs])
+
     for pairs in plan.looks:
         if pairs > array.size:
             break
-        standing = _at_look(array[:pairs], plan)
+        found = upto(pairs)
+        standing = _at_look(found, plan)
         if standing is not Standing.GO_ON:
-            return _look(array[:pairs], plan, standing)
+            return _record(found, plan, standing, 0)
     if array.size >= plan.looks[-1]:
-        return _look(array[: plan.looks[-1]], plan, Standing.INCONCLUSIVE)
-    return _look(array, plan, Standing.GO_ON)
+        found = upto(plan.looks[-1])
+        needed = _pairs_to_decide(found, plan) - plan.looks[-1]
+        return _record(found, plan, Standing.INCONCLUSIVE, needed)
+    needed = next(look for look in plan.looks if look > array.size) - array.size
+    return _record(upto(array.size), plan, Standing.GO_ON, needed)
 
 
-def _at_look(losses: FloatArray, plan: LookPlan) -> Standing:
-    if p_above(losses, plan.margin) < plan.suspect_level:
+def _at_look(found: Estimate, plan: LookPlan) -> Standing:
+    if found.p_above(plan.margin) < plan.suspect_level:
         return Standing.SUSPECT
-    mean, error = mean_and_error(losses)
-    if mean + _quantile(plan.pass_confidence, losses.size) * error < plan.limit:
-        return Standing.PASS
-    return Standing.GO_ON
+    return Standing.PASS if found.bound(plan.pass_confidence) < plan.limit else Standing.GO_ON
 
 
-def _look(losses: FloatArray, plan: LookPlan, standing: Standing) -> Look:
-    mean, error = mean_and_error(losses)
-    pairs = losses.size
-    needed = 0
-    if standing is Standing.INCONCLUSIVE:
-        needed = pairs_to_decide(losses, plan) - pairs
-    elif standing is Standing.GO_ON:
-        needed = next(look for look in plan.looks if look > pairs) - pairs
+def _record(found: Estimate, plan: LookPlan, standing: Standing, needed: int) -> Look:
     return Look(
         standing=standing,
-        pairs=pairs,
-        loss=mean,
-        low=mean - _quantile(1 - plan.suspect_level, pairs) * error,
-        high=mean + _quantile(plan.pass_confidence, pairs) * error,
-        p_value=p_above(losses, plan.margin),
+        pairs=found.adjusted.size,
+        loss=found.mean,
+        low=found.bound(plan.suspect_level),
+        high=found.bound(plan.pass_confidence),
+        p_value=found.p_above(plan.margin),
         pairs_needed=needed,
     )
 
 
-def pairs_to_decide(losses: Sequence[float] | FloatArray, plan: LookPlan) -> int:
+def pairs_to_decide(
+    losses: Sequence[float] | FloatArray, plan: LookPlan, *, first: Sequence[bool] | None = None
+) -> int:
     """Return about how many pairs in all would decide, were mean and spread to stay.
 
     The smaller of the numbers at which the upper bound falls under the limit
     and at which the lower bound rises over the margin; more than there are now.
+    For a comparison that its budget cut short between looks.
 
     Args:
-        losses: Shape (n,), n >= 2.
+        losses: Shape (n,), n >= 2, and n >= 3 with `first`.
         plan: Levels, margin and limit.
+        first: As for `stage_one`.
 
     Raises:
-        ValueError: If there are fewer than two losses or one is not finite.
+        ValueError: As `stage_one`.
 
     Source:
         Own: the standard error is scaled with the square root of the number.
     """
-    array = checked_losses(losses, least=2)
-    mean, error = mean_and_error(array)
-    spread = error * math.sqrt(array.size)
-    ways = ((plan.limit - mean, plan.pass_confidence), (mean - plan.margin, 1 - plan.suspect_level))
+    return _pairs_to_decide(estimate(checked_losses(losses, least=2), first), plan)
+
+
+def _pairs_to_decide(found: Estimate, plan: LookPlan) -> int:
+    now = found.adjusted.size
+    lost = now - found.degrees
+    spread = found.error * math.sqrt(now)
+    ways = (
+        (plan.limit - found.mean, plan.pass_confidence),
+        (found.mean - plan.margin, 1 - plan.suspect_level),
+    )
 
     def decides(pairs: int) -> bool:
+        error = spread / math.sqrt(pairs)
         return any(
-            distance > _quantile(confidence, pairs) * spread / math.sqrt(pairs)
-            for distance, confidence in ways
+            distance > _quantile(confidence, pairs - lost) * error for distance, confidence in ways
         )
 
-    return max(array.size + 1, smallest(decides, 2, MOST_PAIRS) or MOST_PAIRS)
+    return smallest(decides, now + 1, MOST_PAIRS) or MOST_PAIRS
 
 
 def smallest(holds: Callable[[int], bool], low: int, high: int) -> int | None:
@@ -254,11 +271,10 @@ def _trapezoid(grid: FloatArray) -> FloatArray:
     return weights
 
 
-def _quantile(confidence: float, pairs: int) -> float:
-    """Return Student's quantile for the mean of `pairs` losses."""
+def _quantile(confidence: float, degrees: int) -> float:
     from scipy import special  # noqa: PLC0415 - as in `losses`
 
-    return float(special.stdtrit(pairs - 1, confidence))
+    return float(special.stdtrit(degrees, confidence))
 
 
 def _check_looks(looks: tuple[int, ...]) -> None:

@@ -20,8 +20,51 @@ STOP_AT = 1000.0
 PASS_AT = 20.0
 """Evidence for a loss under the limit at which to pass: a false pass in at most 5 %."""
 
+DECIDE_EVERY = 2
+"""Pairs between decisions: whole blocks of an order drawn with block_pairs=2."""
+
 CAP_PAIRS = 30
 """Pairs after which an open question stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignPlan:
+    """When the evidence decides.
+
+    Attributes:
+        margin: Loss that is tolerated.
+        limit: Loss that must be ruled out to pass; > margin.
+        stop_at: e-value for a regression, > 1; `family.evidence_needed` for many gates.
+        pass_at: e-value to pass, > 1.
+        decide_every: Pairs between decisions, >= 1; the block of the order.
+        cap_pairs: Pairs after which it is INCONCLUSIVE; a multiple of decide_every.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    margin: float
+    limit: float
+    stop_at: float = STOP_AT
+    pass_at: float = PASS_AT
+    decide_every: int = DECIDE_EVERY
+    cap_pairs: int = CAP_PAIRS
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not -math.inf < self.margin < self.limit < math.inf:
+            raise ValueError(
+                f"limit must be above the margin, both finite, got {self.limit} and {self.margin}"
+            )
+        if not (self.stop_at > 1.0 and self.pass_at > 1.0):
+            raise ValueError(
+                f"stop_at and pass_at must be > 1, got {self.stop_at} and {self.pass_at}"
+            )
+        if self.decide_every < 1 or self.cap_pairs < 1 or self.cap_pairs % self.decide_every:
+            raise ValueError(
+                "decide_every must be >= 1 and cap_pairs a positive multiple of it, "
+                f"got {self.decide_every} and {self.cap_pairs}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +86,7 @@ class SignResult:
     log_pass_evidence: float
 
 
-def sign_stage(
-    losses: Sequence[float] | FloatArray,
-    *,
-    margin: float,
-    limit: float,
-    stop_at: float = STOP_AT,
-    pass_at: float = PASS_AT,
-    cap_pairs: int = CAP_PAIRS,
-) -> SignResult:
+def sign_stage(losses: Sequence[float] | FloatArray, plan: SignPlan) -> SignResult:
     """Return the first decision that the evidence reaches, else where it stands.
 
     Holds if, given the past, the median of each loss is at most the margin
@@ -59,40 +94,35 @@ def sign_stage(
     symmetric about 0, so its median is 0 whatever the law of the noise. The
     mean may be anything: a loss that hits a few pairs only is not seen.
 
+    Where the order comes from balanced blocks, decide at whole blocks only: the
+    place of the candidate is then no coin given the past, but over a block with
+    h pairs in each place, hit chances 1/2 + d and at most 1/2 - d multiply a bet
+    by at most (1 - (2 p - 1)^2 4 d^2)^h <= 1. With a coin per pair,
+    decide_every may be 1.
+
     Args:
         losses: In the order in which pairs were taken; shape (n,), n >= 1.
-        margin: Loss that is tolerated.
-        limit: Loss that must be ruled out to pass; > margin.
-        stop_at: e-value for a regression, > 1; `family.evidence_needed` for many gates.
-        pass_at: e-value to pass, > 1.
-        cap_pairs: Pairs after which it is INCONCLUSIVE, >= 1.
+        plan: When to decide.
 
     Raises:
-        ValueError: If there is no loss, one is not finite, or a setting is out
-            of range.
+        ValueError: If there is no loss or one is not finite.
 
     Source:
         See `sign_evidence`; stopping at 1 / alpha by J. Ville, Étude critique
         de la notion de collectif (1939).
     """
-    array = checked_losses(losses, least=1)
-    if not margin < limit:
-        raise ValueError(f"limit must be above the margin {margin}, got {limit}")
-    if not (stop_at > 1.0 and pass_at > 1.0 and cap_pairs >= 1):
-        raise ValueError(
-            "stop_at and pass_at must be > 1 and cap_pairs >= 1, "
-            f"got {stop_at}, {pass_at}, {cap_pairs}"
-        )
-    used = array[:cap_pairs]
-    worse, fine = sign_evidence(used > margin), sign_evidence(used < limit)
-    stops, passes = worse >= math.log(stop_at), fine >= math.log(pass_at)
+    used = checked_losses(losses, least=1)[: plan.cap_pairs]
+    worse, fine = sign_evidence(used > plan.margin), sign_evidence(used < plan.limit)
+    may_decide = np.arange(1, used.size + 1) % plan.decide_every == 0
+    stops = may_decide & (worse >= math.log(plan.stop_at))
+    passes = may_decide & (fine >= math.log(plan.pass_at))
     decided = np.flatnonzero(stops | passes)
     last = int(decided[0]) if decided.size else used.size - 1
-    standing = _standing(bool(stops[last]), bool(passes[last]), capped=used.size == cap_pairs)
+    capped = used.size == plan.cap_pairs
     return SignResult(
-        standing=standing,
+        standing=_standing(bool(stops[last]), bool(passes[last]), capped=capped),
         pairs=last + 1,
-        above_margin=int((used[: last + 1] > margin).sum()),
+        above_margin=int((used[: last + 1] > plan.margin).sum()),
         log_evidence=float(worse[last]),
         log_pass_evidence=float(fine[last]),
     )
