@@ -105,6 +105,8 @@ def quantile_sd_log(values: Sequence[float] | FloatArray, share: float) -> float
     array = _sorted(values)
     if array.size < 2 or array[0] <= 0.0:
         raise ValueError(f"expected at least 2 values above 0, got {array[:5].tolist()} smallest")
+    if array[0] == array[-1]:
+        return 0.0
     n = array.size
     rank = math.ceil(share * n)
     weights = np.diff(special.betainc(rank, n - rank + 1, np.arange(n + 1) / n))
