@@ -13,7 +13,7 @@ from draftgate.clock import Clock, realtime_offset_ns
 from draftgate.load.channel import Channel, open_channel
 from draftgate.load.http1 import HttpError, ResponseScanner
 from draftgate.load.requests import Endpoint, PreparedRequest
-from draftgate.load.wire import WireExchange, WireRead
+from draftgate.load.wire import WireExchange, WireRead, arrival_ns
 from draftgate.records import Failure, FailureKind
 
 _SHORTEST_TIMER_S = 0.001
@@ -111,7 +111,7 @@ class StreamConnection:
         channel = self._channel
         assert channel is not None, "connect raises or leaves one"
         offset_ns = realtime_offset_ns()
-        self._response = response = _Response(self._clock, on_first_byte)
+        self._response = response = _Response(self._clock, offset_ns, on_first_byte)
         try:
             channel.send(self._message(request), response)
             watchdog = _Watchdog(response, self._clock, self._stall_timeout_s, deadline_ns)
@@ -169,6 +169,7 @@ class _Response:
         "_clock",
         "_feed",
         "_is_new",
+        "_offset_ns",
         "_on_first_byte",
         "done",
         "ended_ns",
@@ -180,7 +181,7 @@ class _Response:
         "stamp_ns",
     )
 
-    def __init__(self, clock: Clock, on_first_byte: FirstByte | None) -> None:
+    def __init__(self, clock: Clock, offset_ns: int, on_first_byte: FirstByte | None) -> None:
         self.scanner = ResponseScanner()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reads: list[WireRead] = []
@@ -190,6 +191,7 @@ class _Response:
         self.ended_ns = 0
         self.error: Failure | None = None
         self._clock = clock
+        self._offset_ns = offset_ns
         self._feed = self.scanner.feed
         self._on_first_byte = on_first_byte
         self._is_new = True
@@ -241,7 +243,7 @@ class _Response:
     def lost(self, error: Exception | None) -> None:
         """End because the connection is gone: well only if that was to tell the end."""
         if error is None and self.scanner.eof():
-            self._end(self.stamp_ns, None)
+            self._end_well()
             return
         where = "before it answered" if self.status is None else "inside the response"
         reason = f": {error}" if error is not None else ""
@@ -275,7 +277,13 @@ class _Response:
         if extra:
             self.fail(FailureKind.MALFORMED, f"{extra} bytes came after the response's end")
         else:
-            self._end(self.stamp_ns, None)
+            self._end_well()
+
+    def _end_well(self) -> None:
+        """End when the last byte arrived, as the records will have it."""
+        last = self.reads[-1]
+        arrived_ns = arrival_ns(last, self.sent_ns, self._offset_ns)
+        self._end(last[0] if arrived_ns is None else arrived_ns, None)
 
     def _end(self, t_ns: int, error: Failure | None) -> None:
         if not self.done.done():

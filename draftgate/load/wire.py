@@ -23,6 +23,9 @@ MAX_OFFSET_CHANGE_NS = 20_000
 time of day counts as having been set. A reading is good to 1 us; a tenth of the
 0.2 ms by which a median may be wrong lies well above that."""
 
+_OFFSET_ERROR_NS = 1_000
+"""What a stamp may be off by through the clocks' offset alone."""
+
 _TIMESPEC = struct.Struct("@qq")
 
 WireRead = tuple[int, bytes | None, bytes]
@@ -36,7 +39,7 @@ class WireExchange:
     Attributes:
         sent_ns: When the request's last byte was handed to the socket; when
             it was never sent, the time at which the attempt began.
-        ended_ns: When the last byte was read, or the failure was noticed.
+        ended_ns: When the last byte arrived, or the failure was noticed.
         status: HTTP status; None if none arrived.
         reads: What each read returned, in order.
         error: What ended it early; None if the response arrived in full.
@@ -57,7 +60,11 @@ class WireExchange:
 
 
 def stamp_receives(sock: socket.socket) -> bool:
-    """Ask the kernel to stamp what `sock` receives; return whether it agreed."""
+    """Ask the kernel to stamp what `sock` receives; return whether it agreed.
+
+    Linux turns stamping on for the machine in the background when the first
+    socket asks, so what arrives within the first moments may bear no stamp.
+    """
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     except OSError:  # not on this platform: the reader's own stamps count
@@ -85,24 +92,40 @@ def settle(wire: WireExchange) -> tuple[RawExchange, tuple[int, ...]]:
         return _by_reader(wire), ()
     reads: list[tuple[int, bytes]] = []
     delays: list[int] = []
-    for read_ns, stamp, data in wire.reads:
-        t_ns = read_ns if stamp is None else _monotonic(stamp, after_ns)
-        # Two readings of the offset are good to a microsecond together.
-        if stamp is not None and wire.sent_ns - 1000 <= t_ns <= read_ns + 1000:
-            t_ns = min(t_ns, read_ns)
-            delays.append(read_ns - t_ns)
-            reads.append((t_ns, data))
+    for read in wire.reads:
+        t_ns = arrival_ns(read, wire.sent_ns, before_ns)
+        if t_ns is None:
+            reads.append((read[0], read[2]))
         else:
-            reads.append((read_ns, data))
+            reads.append((t_ns, read[2]))
+            delays.append(read[0] - t_ns)
     ended_ns = reads[-1][0] if reads and wire.error is None else wire.ended_ns
     return RawExchange(wire.sent_ns, ended_ns, wire.status, tuple(reads), wire.error), tuple(delays)
 
 
+def arrival_ns(read: WireRead, sent_ns: int, offset_ns: int) -> int | None:
+    """Return a read's kernel stamp on the monotonic clock, never after the read itself.
+
+    Args:
+        read: What the read returned.
+        sent_ns: When the request was sent.
+        offset_ns: `realtime_offset_ns` at about that time.
+
+    Returns:
+        Nanoseconds; None if the kernel gave no stamp, or one before the
+        request or after the read, which no arrival can have.
+    """
+    read_ns, stamp, _ = read
+    if stamp is None:
+        return None
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    t_ns = int(seconds) * 1_000_000_000 + int(nanoseconds) - offset_ns
+    if not sent_ns - _OFFSET_ERROR_NS <= t_ns <= read_ns + _OFFSET_ERROR_NS:
+        return None
+    return min(t_ns, read_ns)
+
+
 def _by_reader(wire: WireExchange) -> RawExchange:
     reads = tuple((read_ns, data) for read_ns, _, data in wire.reads)
-    return RawExchange(wire.sent_ns, wire.ended_ns, wire.status, reads, wire.error)
-
-
-def _monotonic(stamp: bytes, offset_ns: int) -> int:
-    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
-    return int(seconds) * 1_000_000_000 + int(nanoseconds) - offset_ns
+    ended_ns = reads[-1][0] if reads and wire.error is None else wire.ended_ns
+    return RawExchange(wire.sent_ns, ended_ns, wire.status, reads, wire.error)
