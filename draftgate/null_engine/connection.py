@@ -19,17 +19,24 @@ class Connection:
         reader: Cuts what comes in into requests.
         stream: The answer on its way, if any.
         unsent: Bytes that the socket did not take yet.
+        read_ns: When it was last read from, monotonic clock.
         closing: Close once the answer is out.
     """
 
-    __slots__ = ("closing", "reader", "socket", "stream", "unsent")
+    __slots__ = ("closing", "read_ns", "reader", "socket", "stream", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.reader = RequestReader()
         self.stream: Stream | None = None
         self.unsent = b""
+        self.read_ns = 0
         self.closing = False
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether it is open and has no answer on its way."""
+        return self.stream is None and not self.unsent and self.socket.fileno() >= 0
 
 
 class Stream:

@@ -1,54 +1,39 @@
 """The null engine itself: one thread, one loop, non-blocking sockets.
 
-The loop knows three things: a heap of due times, the sockets that are ready,
-and the write that each answer says comes next. Everything else is decided
-before: `http` reads requests, `answers` makes writes, `record` keeps what was
-sent. Nothing polls: between two due times the thread sleeps in the kernel.
+Owns the connections and the waiting; `http` reads requests, `answers` makes
+writes, `sender` sends them when they are due and `record` keeps what was sent.
+Nothing polls: between two due times the thread sleeps in the kernel.
 """
 
 import contextlib
 import os
 import select
 import socket
-import struct
 import threading
 from collections.abc import Iterable
-from heapq import heappop, heappush, heapreplace
 from pathlib import Path
 
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import EngineError
 from draftgate.null_engine import faults, pages
 from draftgate.null_engine.answers import answer
-from draftgate.null_engine.connection import Connection, Stream
+from draftgate.null_engine.connection import Connection
 from draftgate.null_engine.http import BadRequest, HttpRequest, read_ask
 from draftgate.null_engine.pace import Pace
-from draftgate.null_engine.record import COLUMNS, SendLog, StreamRecord
+from draftgate.null_engine.record import SendLog
 from draftgate.null_engine.script import Script
-from draftgate.null_engine.writes import (
-    BLOCKED,
-    KIND_SHIFT,
-    TOKENS_MASK,
-    Ending,
-    EventKind,
-    Route,
-    Work,
-    Write,
-)
+from draftgate.null_engine.sender import Sender
+from draftgate.null_engine.writes import Route, Work
 
-_SERIAL_BITS = 32
-_SERIAL_MASK = (1 << _SERIAL_BITS) - 1
-_BATCH_SENDS = 64
-"""Writes after which the loop looks for input: about 0.3 ms at 5 us each."""
 _BATCH_INPUTS = 16
 """Ready sockets after which the loop looks for due writes: reading a request takes about 50 us."""
 _COARSE_S, _EARLY_S = 0.002, 0.001
 """`select` may oversleep by a thousandth of its time, so long waits end early and are resumed."""
 _TIMER_SLACK_NS = 1_000
-"""The least that `PR_SET_TIMERSLACK` honours; the default of 50 us would be lateness."""
+"""With the kernel's default of 50,000 each write would be 50 us late, with this some 20."""
 _READ_BYTES = 1 << 18
 _BACKLOG = 4_096
-_LINGER_RESET = struct.pack("ii", 1, 0)
+"""What Linux allows a listener by default (net.core.somaxconn)."""
 _POSTS = {route.value: route for route in Route}
 _READABLE = select.EPOLLIN | select.EPOLLRDHUP
 
@@ -63,25 +48,24 @@ class NullEngine:
     Attributes:
         port: Bound port; 0 before `bind`.
         totals: What it has counted.
+
+    Raises:
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, script: Script, *, log_path: Path | None = None) -> None:
         self.port = 0
         self.totals = pages.Totals()
         self._script = script
-        self._now_ns = SYSTEM_CLOCK.now_ns
-        self._origin_ns = self._latest_ns = self._now_ns()
-        self._pace = Pace(script, self._origin_ns)
+        self._pace = Pace(script, SYSTEM_CLOCK.now_ns())
         self._log = SendLog(log_path)
+        self._sender = Sender(self._log, self.totals)
+        self._connections: dict[int, Connection] = {}
         self._epoll = select.epoll()
         self._listener = socket.socket()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._connections: dict[int, Connection] = {}
-        self._streams: dict[int, Stream] = {}
-        self._heap: list[int] = []
-        self._freed: list[Connection] = []
         self._host = ""
-        self._stopping = False
+        self._stopping = self._shut_down = False
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -94,12 +78,14 @@ class NullEngine:
         """Listen; port 0 takes a free one.
 
         Raises:
-            EngineError: If the address cannot be had.
+            EngineError: If the address cannot be had; the engine is then of no
+                further use.
         """
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._listener.bind((host, port))
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # the latter for a port above 65535
+            self._shut()
             raise EngineError(
                 f"null engine: cannot listen on {host}:{port}: {error}. Use port 0 for a free one."
             ) from error
@@ -132,20 +118,23 @@ class NullEngine:
             self._thread.join()
         if self._failure is not None:
             raise EngineError(
-                f"null engine: its loop failed: {self._failure!r}. This is a defect of draftgate."
+                f"null engine: its loop failed: {self._failure!r}. This is a defect of draftgate; "
+                "please report it with the script."
             ) from self._failure
 
     def request_stop(self) -> None:
         """Let `run` return soon; safe in a signal handler."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        if not self._shut_down:
+            os.eventfd_write(self._wake, 1)
 
     def run(self) -> None:
         """Serve until `request_stop`; then close all connections and finish the log."""
         _sharpen_timers()
         try:
             while not self._stopping:
-                self._send_due()
+                self._sender.send_due()
+                self._settle()
                 for handle, events in self._wait():
                     self._on_ready(handle, events)
         finally:
@@ -158,11 +147,11 @@ class NullEngine:
             self._failure = error
 
     def _shut(self) -> None:
-        for stream in self._streams.values():
-            self._log.add(stream.record)
+        self._shut_down = True
+        for record in self._sender.running():
+            self._log.add(record)
         for connection in self._connections.values():
             connection.socket.close()
-        self._streams.clear()
         self._connections.clear()
         self._listener.close()
         self._epoll.close()
@@ -175,123 +164,33 @@ class NullEngine:
         `select` on the epoll handle, because it counts in microseconds where
         `epoll.poll` rounds up to milliseconds.
         """
-        wait_s: float | None = None
-        if self._heap:
-            due_ns = (self._heap[0] >> _SERIAL_BITS) + self._origin_ns
-            wait_s = (due_ns - self._now_ns()) / 1e9
-            if wait_s <= 0:
-                return self._epoll.poll(0, _BATCH_INPUTS)
-            if wait_s > _COARSE_S:
-                wait_s -= _EARLY_S
-        else:
+        wait_s = self._sender.wait_s()
+        if wait_s is None:
             self._log.flush()
+        elif wait_s <= 0:
+            return self._epoll.poll(0, _BATCH_INPUTS)
+        elif wait_s > _COARSE_S:
+            wait_s -= _EARLY_S
         ready, _, _ = select.select((self._epoll,), (), (), wait_s)
         return self._epoll.poll(0, _BATCH_INPUTS) if ready else ()
 
-    def _send_due(self) -> None:
-        """Send what is due, up to a batch."""
-        heap, streams, origin_ns, send = self._heap, self._streams, self._origin_ns, self._send
-        left = _BATCH_SENDS
-        self._latest_ns = self._now_ns()
-        while heap and left and heap[0] >> _SERIAL_BITS <= self._latest_ns - origin_ns:
-            left -= 1
-            serial = heap[0] & _SERIAL_MASK
-            stream = streams.get(serial)
-            following = None if stream is None else send(stream)
-            # Nothing that `send` does puts anything on the heap, so its top is still this one.
-            if following is None:
-                heappop(heap)
-            else:
-                heapreplace(heap, (following[0] - origin_ns) << _SERIAL_BITS | serial)
-        if self._freed:
-            freed, self._freed = self._freed, []
-            for connection in freed:
-                if connection.socket.fileno() in self._connections:
-                    self._take_requests(connection)
-
-    def _send(self, stream: Stream) -> Write | None:
-        """Send the write that is due; return the next, or None if none is to be scheduled."""
-        due_ns, data, note = stream.write
-        if not data:
-            return self._follow(stream)
-        self._latest_ns = sent_ns = self._now_ns()
-        try:
-            sent_bytes = stream.send(data)
-        except BlockingIOError:
-            sent_bytes = 0
-        except OSError:  # the client went away, which is its right
-            self._drop(stream.connection)
-            return None
-        if sent_bytes != len(data):
-            note |= BLOCKED
-        append = stream.note
-        append(due_ns)
-        append(sent_ns)
-        append(note)
-        self.totals.generation_tokens += note & TOKENS_MASK
-        if note & BLOCKED:
-            self._block(stream.connection, data[sent_bytes:])
-            return None
-        write = next(stream.writes, None)
-        if write is None:
-            self._end(stream, Ending.COMPLETE)
-            return None
-        stream.write = write
-        return write
-
-    def _next_write(self, stream: Stream) -> Write | None:
-        write = next(stream.writes, None)
-        if write is None:
-            self._end(stream, Ending.COMPLETE)
-            return None
-        stream.write = write
-        return write
-
-    def _follow(self, stream: Stream) -> Write | None:
-        """Do what a write without bytes says: a command, or an event that went out before."""
-        due_ns, _, note = stream.write
-        record, kind = stream.record, note >> KIND_SHIFT
-        is_command = kind >= EventKind.STALL
-        sent_ns = self._now_ns() if is_command else record.rows[-COLUMNS + 1]
-        record.rows.extend((due_ns, sent_ns, note))
-        self.totals.generation_tokens += note & TOKENS_MASK
-        if not is_command:
-            return self._next_write(stream)
-        if kind == EventKind.STALL:
-            record.ending = Ending.STALLED
-            return None
-        connection = stream.connection
-        if kind == EventKind.RESET:
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-        self._end(stream, Ending.CLOSED)
-        self._drop(connection)
-        return None
-
-    def _end(self, stream: Stream, ending: Ending) -> None:
-        record, connection = stream.record, stream.connection
-        if record.ending is Ending.OPEN:
-            record.ending = ending
-        del self._streams[stream.serial]
-        self._log.add(record)
-        connection.stream = None
-        self._freed.append(connection)
-
-    def _drop(self, connection: Connection) -> None:
-        """Close a connection, once; what was on its way over it ends."""
-        if self._connections.pop(connection.socket.fileno(), None) is None:
-            return
-        if connection.stream is not None:
-            self._end(connection.stream, Ending.LEFT)
-        self._epoll.unregister(connection.socket.fileno())
-        connection.socket.close()
+    def _settle(self) -> None:
+        """Do for connections what the sender leaves to others."""
+        sender = self._sender
+        while sender.broken:
+            self._drop(sender.broken.pop())
+        while sender.blocked:
+            self._await_room(sender.blocked.pop())
+        while sender.freed:
+            self._take_requests(sender.freed.pop())
 
     def _on_ready(self, handle: int, events: int) -> None:
         if handle == self._listener.fileno():
             self._accept()
         elif handle in self._connections:  # not the wake-up, nor one dropped in this round
             connection = self._connections[handle]
-            if events & select.EPOLLOUT:
-                self._unblock(connection)
+            if events & select.EPOLLOUT and self._send_rest(connection):
+                self._go_on(connection)
             if events & ~select.EPOLLOUT:
                 self._read(connection)
 
@@ -306,6 +205,16 @@ class NullEngine:
             self._connections[client.fileno()] = Connection(client)
             self._epoll.register(client.fileno(), _READABLE)
 
+    def _drop(self, connection: Connection) -> None:
+        """Close a connection, once; what was on its way over it ends."""
+        handle = connection.socket.fileno()
+        if self._connections.pop(handle, None) is None:
+            return
+        if connection.stream is not None:
+            self._sender.leave(connection.stream)
+        self._epoll.unregister(handle)
+        connection.socket.close()
+
     def _read(self, connection: Connection) -> None:
         try:
             data = connection.socket.recv(_READ_BYTES)
@@ -313,6 +222,7 @@ class NullEngine:
             return
         except OSError:  # reset by the client
             data = b""
+        connection.read_ns = SYSTEM_CLOCK.now_ns()
         if not data:
             self._drop(connection)
             return
@@ -321,7 +231,7 @@ class NullEngine:
 
     def _take_requests(self, connection: Connection) -> None:
         """Answer requests until one has an answer on its way, or none is left."""
-        while connection.stream is None and not connection.unsent:
+        while connection.is_free:
             if connection.closing:
                 self._drop(connection)
                 return
@@ -339,19 +249,22 @@ class NullEngine:
     def _answer(self, connection: Connection, request: HttpRequest) -> None:
         route = _POSTS.get(request.path) if request.method == "POST" else None
         if route is None:
-            self._reply(connection, self._page(request))
+            state = pages.State(self._script.model, self.totals, self._log, self._sender.running())
+            self._reply(connection, pages.page(f"{request.method} {request.path}", state))
             return
-        arrived_ns = self._now_ns()
         try:
-            ask = read_ask(route, request.body, self._script.model)
+            work = self._work(route, request, connection.read_ns)
         except BadRequest as error:
             self._reply(connection, pages.error_page(error.status, str(error)))
             return
-        totals = self.totals
-        totals.requests += 1
-        totals.prompt_tokens += ask.prompt_tokens
-        number = totals.requests
-        work = Work(
+        self._sender.add(connection, work, answer(work, self._script, self._pace))
+
+    def _work(self, route: Route, request: HttpRequest, arrived_ns: int) -> Work:
+        ask = read_ask(route, request.body, self._script.model)
+        self.totals.requests += 1
+        self.totals.prompt_tokens += ask.prompt_tokens
+        number = self.totals.requests
+        return Work(
             ask=ask,
             number=number,
             key=request.headers.get("x-request-id", str(number)),
@@ -359,59 +272,41 @@ class NullEngine:
             created_s=int(SYSTEM_CLOCK.wall().timestamp()),
             faults=faults.hitting(self._script, number, stream=ask.stream),
         )
-        writes = answer(work, self._script, self._pace)
-        serial = number & _SERIAL_MASK
-        stream = Stream(serial, connection, writes, StreamRecord(work))
-        connection.stream = self._streams[serial] = stream
-        due_ns = stream.write[0]
-        heappush(self._heap, (due_ns - self._origin_ns) << _SERIAL_BITS | serial)
-
-    def _page(self, request: HttpRequest) -> bytes:
-        running = tuple(stream.record for stream in self._streams.values())
-        state = pages.State(self._script.model, self.totals, self._log, running)
-        return pages.page(f"{request.method} {request.path}", state)
 
     def _reply(self, connection: Connection, data: bytes) -> None:
-        try:
-            sent_bytes = connection.socket.send(data)
-        except BlockingIOError:
-            sent_bytes = 0
-        except OSError:  # the client went away, which is its right
-            connection.closing = True
-            return
-        if sent_bytes != len(data):
-            self._block(connection, data[sent_bytes:])
+        """Send an answer that nothing schedules."""
+        connection.unsent = data
+        if not self._send_rest(connection):
+            self._await_room(connection)
 
-    def _block(self, connection: Connection, rest: bytes) -> None:
-        connection.unsent = rest
-        self._epoll.modify(connection.socket.fileno(), _READABLE | select.EPOLLOUT)
+    def _await_room(self, connection: Connection) -> None:
+        handle = connection.socket.fileno()
+        if handle in self._connections:
+            self._epoll.modify(handle, _READABLE | select.EPOLLOUT)
 
-    def _unblock(self, connection: Connection) -> None:
-        """Send more of what the socket did not take; go on once it took all."""
+    def _send_rest(self, connection: Connection) -> bool:
+        """Send what the socket did not take; return whether it has taken all now."""
         try:
             sent_bytes = connection.socket.send(connection.unsent)
         except BlockingIOError:
-            return
+            return False
         except OSError:  # the client went away, which is its right
             self._drop(connection)
-            return
+            return False
         connection.unsent = connection.unsent[sent_bytes:]
-        if connection.unsent:
-            return
+        return not connection.unsent
+
+    def _go_on(self, connection: Connection) -> None:
         self._epoll.modify(connection.socket.fileno(), _READABLE)
-        stream = connection.stream
-        if stream is None:
+        if connection.stream is None:
             self._take_requests(connection)
-            return
-        write = self._next_write(stream)
-        if write is not None:
-            due_ns = write[0] - self._origin_ns
-            heappush(self._heap, due_ns << _SERIAL_BITS | stream.serial)
+        else:
+            self._sender.resume(connection.stream)
 
 
 def _sharpen_timers() -> None:
     """Let this thread's sleeps end on time, where the kernel allows that to be set."""
-    with contextlib.suppress(OSError):  # without it a write is some 50 us later, as the log shows
+    with contextlib.suppress(OSError):  # without it writes are later, which the log shows
         Path(f"/proc/{threading.get_native_id()}/timerslack_ns").write_text(
             str(_TIMER_SLACK_NS), encoding="ascii"
         )
