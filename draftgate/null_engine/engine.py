@@ -124,9 +124,10 @@ class NullEngine:
 
     def request_stop(self) -> None:
         """Let `run` return soon; safe in a signal handler."""
-        self._stopping = True
         if not self._shut_down:
+            # Before the flag: once that is up, the loop may end and close the handle.
             os.eventfd_write(self._wake, 1)
+        self._stopping = True
 
     def run(self) -> None:
         """Serve until `request_stop`; then close all connections and finish the log."""

@@ -14,10 +14,10 @@ from draftgate.null_engine.script import GAP_CYCLE, Alignment, Script, TokenCycl
 
 _TOKEN_CYCLE = 4_096
 """Drawn counts after which they repeat: long beside any answer, and quick to draw."""
-_GAP_STRIDE = 6_180
+_GAP_STRIDE = 6_181
 _TOKEN_STRIDE = 2_531
-"""How far apart in a cycle requests in a row begin: near the cycle times the golden ratio, so
-that requests in a row do not have their slow gaps at the same place."""
+"""How far apart in a cycle requests in a row begin: near the cycle times the golden ratio, and
+coprime to the cycle, so that requests in a row do not have their slow gaps at the same place."""
 
 Step = tuple[int, int, int]
 """Due time in ns, tokens before the step, tokens in it."""
