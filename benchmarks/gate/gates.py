@@ -43,32 +43,60 @@ class StageOne:
     pairs: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Looks and levels of stage one; what remedies change.
+
+    Attributes:
+        looks: Pairs at each look.
+        suspect_level: Nominal level per look.
+        pass_confidence: Of the upper bound.
+        known_sd: Spread of a pair from a noise study; weighed in with `known_degrees`.
+        known_degrees: Degrees of freedom of that study; 0 for none.
+    """
+
+    looks: tuple[int, ...] = LOOKS
+    suspect_level: float = SUSPECT_LEVEL
+    pass_confidence: float = PASS_CONFIDENCE
+    known_sd: float = 0.0
+    known_degrees: int = 0
+
+
+RULE = Rule()
+
+
 def fit(losses: Floats, first: NDArray[np.bool_] | None) -> tuple[Floats, Floats, int, Floats]:
-    """Return mean, standard error, degrees of freedom and losses without the order's effect."""
-    n = losses.shape[-1]
+    """Return mean, variance, degrees of freedom and losses without the order's effect."""
     if first is None:
-        mean = losses.mean(axis=-1)
-        return mean, losses.std(axis=-1, ddof=1) / np.sqrt(n), n - 1, losses
+        return losses.mean(axis=-1), losses.var(axis=-1, ddof=1), losses.shape[-1] - 1, losses
     sign = np.where(first, 1.0, -1.0)  # balanced at every look: orthogonal to the mean
     effect = (losses * sign).mean(axis=-1, keepdims=True)
     adjusted = losses - effect * sign
     mean = adjusted.mean(axis=-1)
-    square = ((adjusted - mean[..., None]) ** 2).sum(axis=-1)
-    return mean, np.sqrt(square / (n - 2) / n), n - 2, adjusted
+    degrees = losses.shape[-1] - 2
+    variance = ((adjusted - mean[..., None]) ** 2).sum(axis=-1) / degrees
+    return mean, variance, degrees, adjusted
 
 
 def first_stage(
-    losses: Floats, margin: float, limit: float, first: NDArray[np.bool_] | None = None
+    losses: Floats,
+    margin: float,
+    limit: float,
+    first: NDArray[np.bool_] | None = None,
+    rule: Rule = RULE,
 ) -> StageOne:
-    """Return the decisions over the last axis of losses, shape (..., >= LOOKS[-1])."""
+    """Return the decisions over the last axis of losses, shape (..., >= last look)."""
     standing = np.full(losses.shape[:-1], INCONCLUSIVE)
-    pairs = np.full(losses.shape[:-1], LOOKS[-1])
+    pairs = np.full(losses.shape[:-1], rule.looks[-1])
     is_open = np.ones(losses.shape[:-1], dtype=bool)
-    for look in LOOKS:
+    for look in rule.looks:
         head = None if first is None else first[..., :look]
-        mean, error, degrees, _ = fit(losses[..., :look], head)
-        suspect = mean - margin > special.stdtrit(degrees, 1 - SUSPECT_LEVEL) * error
-        passed = mean + special.stdtrit(degrees, PASS_CONFIDENCE) * error < limit
+        mean, variance, degrees, _ = fit(losses[..., :look], head)
+        total = degrees + rule.known_degrees
+        variance = (degrees * variance + rule.known_degrees * rule.known_sd**2) / total
+        error = np.sqrt(variance / look)
+        suspect = mean - margin > special.stdtrit(total, 1 - rule.suspect_level) * error
+        passed = mean + special.stdtrit(total, rule.pass_confidence) * error < limit
         for code, hit in ((SUSPECT, suspect), (PASS, passed)):
             now = is_open & hit
             standing[now], pairs[now] = code, look
@@ -80,7 +108,8 @@ def second_stage(
     losses: Floats, margin: float, signs: Floats, first: NDArray[np.bool_] | None = None
 ) -> Floats:
     """Return the larger p-value of t and sign flips; losses of shape (trials, pairs)."""
-    mean, error, degrees, adjusted = fit(losses, first)
+    mean, variance, degrees, adjusted = fit(losses, first)
+    error = np.sqrt(variance / losses.shape[-1])
     t_p = np.asarray(special.stdtr(degrees, -(mean - margin) / error))
     flip_p = np.ones_like(t_p)
     likely = np.flatnonzero(t_p < CONFIRM_LEVEL)  # the larger p-value decides anyway
@@ -88,20 +117,20 @@ def second_stage(
         rows = adjusted[chunk] - margin
         reached = (rows @ signs.T >= rows.sum(axis=1, keepdims=True) - 1e-12).sum(axis=1)
         flip_p[chunk] = (1 + reached) / (1 + signs.shape[0])
-    return np.maximum(t_p, flip_p)
+    return np.asarray(np.maximum(t_p, flip_p))
 
 
 def draw_signs(rng: np.random.Generator, flips: int, pairs: int = STAGE_TWO_PAIRS) -> Floats:
     """Return random sign vectors; shape (flips, pairs)."""
-    return rng.integers(0, 2, (flips, pairs)) * 2.0 - 1.0
+    return np.asarray(rng.integers(0, 2, (flips, pairs)) * 2.0 - 1.0, dtype=np.float64)
 
 
 def single_stage(losses: Floats, margin: float, limit: float) -> StageOne:
     """Return the decisions of the sign process; losses of shape (trials, CAP_PAIRS)."""
     table = np.full((CAP_PAIRS + 1, CAP_PAIRS + 1), -np.inf)
     for hits in range(CAP_PAIRS + 1):
-        for n in range(max(hits, 1), CAP_PAIRS + 1):
-            table[n, hits] = sign_evidence(np.arange(n) < hits)[-1]
+        for pairs in range(max(hits, 1), CAP_PAIRS + 1):
+            table[pairs, hits] = sign_evidence(np.arange(pairs) < hits)[-1]
     n = np.arange(1, CAP_PAIRS + 1)
     may_decide = n % DECIDE_EVERY == 0
     worse = table[n, np.cumsum(losses > margin, axis=1)] >= np.log(STOP_AT)

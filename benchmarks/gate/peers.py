@@ -5,6 +5,7 @@ levels, positive = worse; rules that look at relative changes get ratios.
 """
 
 import importlib
+import importlib.util
 import math
 from typing import Any
 
