@@ -336,6 +336,21 @@ def test_a_slow_client_gets_everything_and_is_noted() -> None:
     assert slow.step_tokens.sum() == 1_000_000
 
 
+def test_a_large_answer_arrives_whole() -> None:
+    """What the socket takes in many parts, to a client that reads slowly, loses nothing."""
+    script = Script(ttft_s=0, gap_s=0, tokens_per_step=TokenCycle((100,)))
+    with _engine(script) as engine, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", engine.port))
+        sock.sendall(_request(_body(1_000_000, stream=False), b"Connection: close"))
+        data = b"".join(iter(lambda: sock.recv(1 << 20), b""))
+        blocked = _first_stream(engine).blocked
+    ids = json.loads(data[data.index(b"\r\n\r\n") :])["choices"][0]["token_ids"]
+
+    assert ids == [100 + i % 128 for i in range(1_000_000)]
+    assert blocked.tolist() == [True]
+
+
 def _chunks(data: bytes) -> list[bytes]:
     """Return the chunks of a whole response, whose framing must be sound to the last byte."""
     chunks, at = [], data.index(b"\r\n\r\n") + 4
