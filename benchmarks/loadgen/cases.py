@@ -43,6 +43,7 @@ class Case:
         job: The load.
         rounds: How often it is run.
         foreign: Whether the other tools run it too.
+        bare: Whether the bare loop runs it too.
     """
 
     cell: str
@@ -50,6 +51,7 @@ class Case:
     job: Job
     rounds: int
     foreign: bool = False
+    bare: bool = False
 
 
 def cases(*, quick: bool) -> tuple[Case, ...]:
@@ -67,7 +69,7 @@ def cases(*, quick: bool) -> tuple[Case, ...]:
         *_failures(),
         Case("arrivals", "200/s", _poisson(5.0 if quick else 20.0), 1),
         Case("streams", "2,000 streams", _crowd(), 1),
-        Case("memory", "100,000 tokens/s", _long(15.0 if quick else 75.0), 1),
+        Case("memory", "100,000 tokens/s", _long(15.0 if quick else 60.0), 1),
     )
     return tuple(_shortened(case) for case in every) if quick else every
 
@@ -96,6 +98,7 @@ def _cpu() -> tuple[Case, ...]:
             ),
             rounds=3,
             foreign=align == ONE_GRID or streams == 32,
+            bare=streams >= 32,
         )
         for align in (ONE_GRID, OWN_CLOCKS)
         for streams in STREAMS

@@ -42,6 +42,9 @@ Truth is the engine's log: the clock right before each send, and right after eac
   send, per chunk; the **step-gap** error is gap seen - gap sent, per gap. All are absolute values.
 - **coalesced reads** held several chunks, so that all but the last are stamped too late; **engine
   late** is how far behind its own schedule the mock sent, which moves the truth and no error.
+- **bare** is no tool but the least that a client on uvloop can do: wait, read with stamps, append
+  (`bare.py`). What draftgate takes beyond it is its own. On own clocks nearly every token wakes the
+  process, which costs more than reading it.
 - **off** is a reported percentile less the same percentile of the log, taken the way the tool takes
   percentiles.
 """
@@ -49,7 +52,10 @@ Truth is the engine's log: the clock right before each send, and right after eac
 
 def line(run: Run) -> str:
     """Return one line about a run, for whoever waits."""
-    result, name = run["result"], f"{run['cell']}: {run['case']}, {run['tool']}, {run['round'] + 1}"
+    name = f"{run['cell']}: {run['case']}, {run['tool']}, {run['round'] + 1}"
+    if "why" in run:
+        return f"{name}: FAILED: {' '.join(run['why'].split())[:500]}"
+    result = run["result"]
     if "heavy" in result:
         return f"{name}: help {result['help_s']:.3f} s, generator {result['generator_s']:.3f} s"
     if "ended" in result and not result["ended"]:
@@ -65,6 +71,9 @@ def markdown(document: dict[str, Any]) -> str:
     """Return RESULTS.md."""
     results = Results(document)
     sections = [_head(document), _goals(results)]
+    if document["failed"]:
+        failed = "\n".join(f"- {line(run)}" for run in document["failed"])
+        sections.append(f"## Runs that failed and are missing below\n\n{failed}\n")
     makers: dict[str, Callable[[], str]] = {
         "cpu": lambda: _costs_and_errors(results, "cpu") + _beside(results),
         "rate": lambda: _costs_and_errors(results, "rate"),

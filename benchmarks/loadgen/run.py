@@ -11,7 +11,8 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from draftgate.codec import encode, to_lines
 from draftgate.errors import DraftgateError, MeasurementError, SpecError
 from draftgate.files import write_text
 
-OURS = "draftgate"
+OURS, BARE = "draftgate", "bare"
 _TOOL_TIMEOUT_S = 90.0
-_STALL_TIMEOUT_S = 30.0
-"""The other tools need 7 to 13 s for the same load without a stall."""
+_STALL_TIMEOUT_S = 25.0
+"""The other tools need 7 to 17 s for the same load without a stall."""
 
 
 def main() -> int:
@@ -50,7 +51,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", choices=CELLS, metavar="CELL", help=f"of {', '.join(CELLS)}"
     )
-    names = ",".join((OURS, *(tool.name for tool in TOOLS)))
+    names = ",".join((OURS, BARE, *(tool.name for tool in TOOLS)))
     parser.add_argument("--tools", default=names, metavar="NAMES", help=f"default {names}")
     parser.add_argument("--out", type=Path, default=BUILD / "out", metavar="DIR")
     parser.add_argument(
@@ -84,11 +85,12 @@ def _measure(args: argparse.Namespace, path: Path) -> None:
         "versions": versions,
         "seconds": {},
         "runs": [],
+        "failed": [],
     }
     for cell in args.only or CELLS:
         start_ns = SYSTEM_CLOCK.now_ns()
         for run in _cell(cell, names, tools, where.cores, quick=args.quick):
-            document["runs"].append(run)
+            document["failed" if "why" in run else "runs"].append(run)
             print(report.line(run), flush=True)
         document["seconds"][cell] = (SYSTEM_CLOCK.now_ns() - start_ns) / 1e9
         print(f"{cell}: {document['seconds'][cell]:.0f} s", flush=True)
@@ -97,9 +99,9 @@ def _measure(args: argparse.Namespace, path: Path) -> None:
 
 def _chosen(names: Sequence[str]) -> tuple[Tool, ...]:
     known = {tool.name: tool for tool in TOOLS}
-    unknown = [name for name in names if name not in known and name != OURS]
+    unknown = set(names) - {OURS, BARE, *known}
     if unknown:
-        raise SpecError(f"--tools: got {unknown}, expected some of {[OURS, *known]}.")
+        raise SpecError(f"--tools: got {unknown}, expected some of {[OURS, BARE, *known]}.")
     return tuple(known[name] for name in names if name in known)
 
 
@@ -108,27 +110,41 @@ def _cell(
 ) -> Iterator[dict[str, Any]]:
     """Run one cell and yield each run: round after round, case after case, tool after tool."""
     if cell == "import" and OURS in names:
-        yield _entry(cell, "", OURS, 0, encode(import_time()))
+        yield _entry(cell, "", OURS, 0, lambda: encode(import_time()))
     mine = [case for case in cases(quick=quick) if case.cell == cell]
     for number in range(max((case.rounds for case in mine), default=0)):
         for case in mine:
             if number >= case.rounds:
                 continue
-            if OURS in names:
-                yield _entry(cell, case.title, OURS, number, _ours(case, cores))
+            for name in (OURS, BARE) if case.bare else (OURS,):
+                if name in names:
+                    measure = partial(_own, _PROGRAMS[name], case, cores)
+                    yield _entry(cell, case.title, name, number, measure)
             for tool in tools if case.foreign else ():
-                yield _entry(cell, case.title, tool.name, number, _foreign(tool, case, cores))
+                measure = partial(_foreign, tool, case, cores)
+                yield _entry(cell, case.title, tool.name, number, measure)
 
 
-def _entry(cell: str, title: str, tool: str, number: int, result: Any) -> dict[str, Any]:
-    return {"cell": cell, "case": title, "tool": tool, "round": number, "result": result}
+def _entry(
+    cell: str, title: str, tool: str, number: int, measure: Callable[[], Any]
+) -> dict[str, Any]:
+    """Return the entry of one run; one that failed says why, and the others go on."""
+    entry: dict[str, Any] = {"cell": cell, "case": title, "tool": tool, "round": number}
+    try:
+        return {**entry, "result": measure()}
+    except MeasurementError as error:
+        return {**entry, "why": str(error)}
 
 
-def _ours(case: Case, cores: Cores) -> Any:
+_PROGRAMS = {OURS: "benchmarks.loadgen.ours", BARE: "benchmarks.loadgen.bare"}
+
+
+def _own(program: str, case: Case, cores: Cores) -> Any:
+    """Run one of our own programs on a case."""
     job, where = (json.dumps(encode(part)) for part in (case.job, cores))
     with machine.on_cores(cores.client, cores.engine):  # the child places its parts itself
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.loadgen.ours", job, where],
+            [sys.executable, "-m", program, job, where],
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
