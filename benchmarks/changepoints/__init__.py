@@ -1,0 +1,1 @@
+"""How well changes of level are found: public annotated series, the product and its peers."""
