@@ -5,6 +5,8 @@ sleep. Durations come from the monotonic clock in integer nanoseconds; wall
 time is only ever used as a label.
 """
 
+import socket
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,3 +93,37 @@ def realtime_offset_ns(
             best_ns = after_ns - before_ns
             offset_ns = real_ns - (before_ns + after_ns) // 2
     return offset_ns
+
+
+SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)
+"""Linux `asm-generic/socket.h`; Python names it only from 3.14 on."""
+
+RECEIVE_STAMP_BYTES = socket.CMSG_SPACE(16)
+"""Room in ancillary data for one receive stamp, a `struct timespec` of two 64-bit integers."""
+
+_TIMESPEC = struct.Struct("@qq")
+
+
+def stamp_receives(sock: socket.socket) -> bool:
+    """Ask the kernel to stamp what `sock` receives; return whether it agreed.
+
+    Linux turns stamping on for the machine in the background when the first
+    socket asks, so what arrives within the first moments may bear no stamp.
+    """
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    except OSError:  # not on this platform: the reader's own stamps count
+        return False
+    return True
+
+
+def receive_stamp_ns(stamp: bytes) -> int:
+    """Return a receive stamp as nanoseconds of `CLOCK_REALTIME`.
+
+    Subtract `realtime_offset_ns` to have it on the monotonic clock.
+
+    Args:
+        stamp: Data of the ancillary message (SOL_SOCKET, SCM_TIMESTAMPNS).
+    """
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)

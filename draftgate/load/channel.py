@@ -10,8 +10,7 @@ import socket
 import ssl
 from typing import Protocol, cast
 
-from draftgate.clock import Clock
-from draftgate.load.wire import ANCILLARY_BYTES, stamp_receives
+from draftgate.clock import RECEIVE_STAMP_BYTES, Clock, stamp_receives
 
 _READ_BYTES = 65_536
 """Most that one read returns; a smaller buffer is no faster (tried: 4 KiB and
@@ -128,7 +127,7 @@ class _SocketChannel:
 
     def _readable(self) -> None:
         try:
-            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, RECEIVE_STAMP_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:

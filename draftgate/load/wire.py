@@ -2,21 +2,14 @@
 
 The receive path only builds these; `settle` turns them into a `RawExchange`
 after the run, putting the kernel's receive stamps in place of the reader's.
-Knows sockets' ancillary data, neither HTTP nor JSON; opens nothing.
+Knows neither HTTP nor JSON; opens nothing.
 """
 
-import socket
-import struct
 from dataclasses import dataclass
 
+from draftgate.clock import receive_stamp_ns
 from draftgate.load.exchange import RawExchange
 from draftgate.records import Failure
-
-SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)
-"""Linux `asm-generic/socket.h`; Python names it only from 3.14 on."""
-
-ANCILLARY_BYTES = socket.CMSG_SPACE(16)
-"""Room for one receive stamp, a `struct timespec` of two 64-bit integers."""
 
 MAX_OFFSET_CHANGE_NS = 20_000
 """Change of the offset between the clocks within one exchange from which the
@@ -25,8 +18,6 @@ time of day counts as having been set. A reading is good to 1 us; a tenth of the
 
 _OFFSET_ERROR_NS = 1_000
 """What a stamp may be off by through the clocks' offset alone."""
-
-_TIMESPEC = struct.Struct("@qq")
 
 WireRead = tuple[int, bytes | None, bytes]
 """Monotonic stamp of the read, the kernel's stamp as it came, the bytes."""
@@ -57,19 +48,6 @@ class WireExchange:
     def answered(self) -> bool:
         """Return whether a whole response with status 200 arrived."""
         return self.error is None and self.status == 200
-
-
-def stamp_receives(sock: socket.socket) -> bool:
-    """Ask the kernel to stamp what `sock` receives; return whether it agreed.
-
-    Linux turns stamping on for the machine in the background when the first
-    socket asks, so what arrives within the first moments may bear no stamp.
-    """
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    except OSError:  # not on this platform: the reader's own stamps count
-        return False
-    return True
 
 
 def settle(wire: WireExchange) -> tuple[RawExchange, tuple[int, ...]]:
@@ -118,8 +96,7 @@ def arrival_ns(read: WireRead, sent_ns: int, offset_ns: int) -> int | None:
     read_ns, stamp, _ = read
     if stamp is None:
         return None
-    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
-    t_ns = int(seconds) * 1_000_000_000 + int(nanoseconds) - offset_ns
+    t_ns = receive_stamp_ns(stamp) - offset_ns
     if not sent_ns - _OFFSET_ERROR_NS <= t_ns <= read_ns + _OFFSET_ERROR_NS:
         return None
     return min(t_ns, read_ns)

@@ -19,18 +19,18 @@ class Connection:
         reader: Cuts what comes in into requests.
         stream: The answer on its way, if any.
         unsent: Bytes that the socket did not take yet.
-        read_ns: When it was last read from, monotonic clock.
+        arrived_ns: When it was last read from, monotonic clock.
         closing: Close once the answer is out.
     """
 
-    __slots__ = ("closing", "read_ns", "reader", "socket", "stream", "unsent")
+    __slots__ = ("arrived_ns", "closing", "reader", "socket", "stream", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.reader = RequestReader()
         self.stream: Stream | None = None
         self.unsent = b""
-        self.read_ns = 0
+        self.arrived_ns = 0
         self.closing = False
 
     @property

@@ -13,7 +13,13 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from draftgate.clock import SYSTEM_CLOCK
+from draftgate.clock import (
+    RECEIVE_STAMP_BYTES,
+    SYSTEM_CLOCK,
+    realtime_offset_ns,
+    receive_stamp_ns,
+    stamp_receives,
+)
 from draftgate.errors import EngineError
 from draftgate.null_engine import faults, pages
 from draftgate.null_engine.answers import answer
@@ -203,6 +209,7 @@ class NullEngine:
                 return
             client.setblocking(False)  # noqa: FBT003 - the library's own signature
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stamp_receives(client)
             self._connections[client.fileno()] = Connection(client)
             self._epoll.register(client.fileno(), _READABLE)
 
@@ -217,13 +224,14 @@ class NullEngine:
         connection.socket.close()
 
     def _read(self, connection: Connection) -> None:
+        ancillary: list[tuple[int, int, bytes]] = []
         try:
-            data = connection.socket.recv(_READ_BYTES)
+            data, ancillary, _, _ = connection.socket.recvmsg(_READ_BYTES, RECEIVE_STAMP_BYTES)
         except BlockingIOError:
             return
         except OSError:  # reset by the client
             data = b""
-        connection.read_ns = SYSTEM_CLOCK.now_ns()
+        connection.arrived_ns = _arrival_ns(ancillary)
         if not data:
             self._drop(connection)
             return
@@ -254,7 +262,7 @@ class NullEngine:
             self._reply(connection, pages.page(f"{request.method} {request.path}", state))
             return
         try:
-            work = self._work(route, request, connection.read_ns)
+            work = self._work(route, request, connection.arrived_ns)
         except BadRequest as error:
             self._reply(connection, pages.error_page(error.status, str(error)))
             return
@@ -303,6 +311,14 @@ class NullEngine:
             self._take_requests(connection)
         else:
             self._sender.resume(connection.stream)
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """Return when what was just read arrived: by the kernel if it says, else now."""
+    now_ns = SYSTEM_CLOCK.now_ns()
+    if not ancillary:
+        return now_ns
+    return min(now_ns, receive_stamp_ns(ancillary[0][2]) - realtime_offset_ns())
 
 
 def _sharpen_timers() -> None:

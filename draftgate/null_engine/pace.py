@@ -45,7 +45,7 @@ class Pace:
 
         Args:
             number: Running number of the request, from 1.
-            arrived_ns: When its last byte was read, monotonic clock.
+            arrived_ns: When its last byte arrived, monotonic clock.
             max_tokens: Tokens of the answer, >= 1; the last step is cut to them.
         """
         steps = self._steps(number, arrived_ns, max_tokens)

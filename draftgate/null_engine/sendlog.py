@@ -43,7 +43,7 @@ class SentStream:
         prompt: First 64 characters of the prompt; of a chat's last message.
         prompt_tokens: Length that usage names.
         max_tokens: Length asked for.
-        arrived_ns: When its last byte was read.
+        arrived_ns: When its last byte arrived, by the kernel where it stamps receives.
         faults: Names of the faults that hit it, as in `FaultKind`.
         ending: How it ended.
         due_ns: When each write was due, ns; shape (n_writes,).

@@ -105,7 +105,8 @@ class Work:
         ask: What it asked for.
         number: Running number of generation requests, from 1.
         key: `X-Request-Id` of the client, or the number as text.
-        arrived_ns: When its last byte was read, monotonic clock.
+        arrived_ns: When its last byte arrived, monotonic clock; by the kernel where it
+            stamps receives.
         created_s: Time of day, seconds since 1970, for documents.
         faults: What happens to it.
     """

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from draftgate.clock import realtime_offset_ns
-from draftgate.load.wire import ANCILLARY_BYTES, WireExchange, settle, stamp_receives
+from draftgate.clock import RECEIVE_STAMP_BYTES, realtime_offset_ns, stamp_receives
+from draftgate.load.wire import WireExchange, settle
 from draftgate.records import Failure, FailureKind
 
 S = 1_000_000_000
@@ -98,7 +98,7 @@ def test_socket_stamps_lie_between_sending_and_reading() -> None:
         before_ns = time.monotonic_ns()
         server.send(b"x")
         time.sleep(0.02)
-        data, ancillary, _, _ = client.recvmsg(100, ANCILLARY_BYTES)
+        data, ancillary, _, _ = client.recvmsg(100, RECEIVE_STAMP_BYTES)
         read_ns = time.monotonic_ns()
     offset = realtime_offset_ns()
     wire = WireExchange(
