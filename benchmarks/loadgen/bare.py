@@ -21,10 +21,10 @@ from benchmarks.loadgen.figures import true_figures
 from benchmarks.loadgen.foreign import ForeignRun
 from benchmarks.loadgen.job import Cores, Job
 from draftgate.calibration.engine import NullEngineProcess
-from draftgate.clock import SYSTEM_CLOCK
+from draftgate.clock import RECEIVE_STAMP_BYTES, SYSTEM_CLOCK, stamp_receives
 from draftgate.codec import decode, encode
 from draftgate.load.health import cpu_time_s
-from draftgate.load.wire import ANCILLARY_BYTES, WireRead, stamp_receives
+from draftgate.load.wire import WireRead
 
 _END = b"0\r\n\r\n"
 _READ_BYTES = 65_536
@@ -106,7 +106,7 @@ def _reader(sock: socket.socket, ended: Callable[[socket.socket], None]) -> Call
     now_ns = SYSTEM_CLOCK.now_ns
 
     def readable() -> None:
-        data, ancillary, _, _ = sock.recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+        data, ancillary, _, _ = sock.recvmsg(_READ_BYTES, RECEIVE_STAMP_BYTES)
         reads.append((now_ns(), ancillary[0][2] if ancillary else None, data))
         if data.endswith(_END):
             ended(sock)

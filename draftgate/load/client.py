@@ -166,6 +166,7 @@ class _Response:
     """State of one response, fed by the channel it comes through."""
 
     __slots__ = (
+        "_began_ns",
         "_clock",
         "_feed",
         "_is_new",
@@ -175,19 +176,16 @@ class _Response:
         "ended_ns",
         "error",
         "reads",
-        "received_bytes",
         "scanner",
         "sent_ns",
-        "stamp_ns",
     )
 
     def __init__(self, clock: Clock, offset_ns: int, on_first_byte: FirstByte | None) -> None:
         self.scanner = ResponseScanner()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reads: list[WireRead] = []
-        self.received_bytes = 0
         self.sent_ns = 0
-        self.stamp_ns = 0
+        self._began_ns = 0
         self.ended_ns = 0
         self.error: Failure | None = None
         self._clock = clock
@@ -195,6 +193,16 @@ class _Response:
         self._feed = self.scanner.feed
         self._on_first_byte = on_first_byte
         self._is_new = True
+
+    @property
+    def received_bytes(self) -> int:
+        """Return the bytes received so far; summed when asked, not as they come."""
+        return sum(len(data) for _, _, data in self.reads)
+
+    @property
+    def stamp_ns(self) -> int:
+        """Return when something happened last: a read, or the request's sending."""
+        return self.reads[-1][0] if self.reads else max(self._began_ns, self.sent_ns)
 
     @property
     def status(self) -> int | None:
@@ -215,17 +223,15 @@ class _Response:
 
     def began(self, t_ns: int) -> None:
         """Note that sending began at `t_ns`; silence counts from here."""
-        self.stamp_ns = t_ns
+        self._began_ns = t_ns
 
     def sent(self, t_ns: int) -> None:
         """Note that the request's last byte was handed over at `t_ns`."""
-        self.sent_ns = self.stamp_ns = t_ns
+        self.sent_ns = t_ns
 
     def take(self, read_ns: int, stamp: bytes | None, data: bytes) -> None:
         """Keep one read; end if it completes the response. The hot path."""
         self.reads.append((read_ns, stamp, data))
-        self.stamp_ns = read_ns
-        self.received_bytes += len(data)
         try:
             complete = self._feed(data)
         except HttpError as error:

@@ -467,13 +467,13 @@ def test_lag_of_a_blocked_loop_is_seen() -> None:
 
 
 def test_missed_firings_count_with_the_lag_they_had() -> None:
-    """A block of 35 ms is four late firings, not one."""
+    """A block of 75 ms is four late firings, not one."""
     meter = LagMeter(ManualClock())
 
-    meter.note(10_000_000, 45_000_000)
+    meter.note(20_000_000, 95_000_000)
 
-    assert meter.lags_s(None) == pytest.approx((0.035, 0.025, 0.015, 0.005))
-    assert meter.lags_s(Window(20_000_000, 40_000_000)) == pytest.approx((0.025, 0.015))
+    assert meter.lags_s(None) == pytest.approx((0.075, 0.055, 0.035, 0.015))
+    assert meter.lags_s(Window(40_000_000, 80_000_000)) == pytest.approx((0.055, 0.035))
 
 
 @pytest.mark.parametrize(
