@@ -27,7 +27,7 @@ from benchmarks.loadgen.summary import (
 _METHOD = """\
 Client and null engine have a core each; what watches them runs elsewhere, on the engine's core if
 there are only two. One tool runs at a time, in turn over the rounds; each run has a fresh engine.
-Truth is the engine's log: the clock right before each send, and right after each request was read.
+Truth is the engine's log: the clock right before each send, and the kernel's stamp of each request.
 
 - **one grid**: the steps of all streams fall on one grid, as those of a batched engine do.
   **own clocks**: each stream counts from its own request.
@@ -36,10 +36,9 @@ Truth is the engine's log: the clock right before each send, and right after eac
   from the first request's arrival to the last byte sent to them, sampled every 20 ms; their start,
   imports, data set and report are left out. *With the rest* adds draftgate's parsing, and of the
   others all up to the command's end, where AIPerf parses and both report.
-- **TTFT error** of draftgate is per request: time seen - (first step sent - request read). So the
-  request's **way to the engine** (read - sent) is part of it, though it is the mock that takes its
-  time there: it reads one request after the other, between sends. The **arrival** error is stamp -
-  send, per chunk; the **step-gap** error is gap seen - gap sent, per gap. All are absolute values.
+- **TTFT error** of draftgate is per request: time seen - (first step sent - request arrived). So the
+  request's **way to the engine** (arrived - sent) is part of it, though only the network's and the
+  kernel's time passes there. The **arrival** error is stamp - send, per chunk; the **step-gap** error is gap seen - gap sent, per gap. All are absolute values.
 - **coalesced reads** held several chunks, so that all but the last are stamped too late; **engine
   late** is how far behind its own schedule the mock sent, which moves the truth and no error.
 - **bare** is no tool but the least that a client on uvloop can do: wait, read with stamps, append

@@ -1,20 +1,13 @@
 """How far the client may have moved a metric, and runs that are thrown out for it."""
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from draftgate.engines.fake_server import FakeConfig
-from draftgate.load.closed import ClosedLoopPlan
-from draftgate.load.generator import run as run_load
-from draftgate.load.requests import PreparedRequest
 from draftgate.metrics import compute_all
 from draftgate.metrics.client_error import STAMP_ERROR_S, client_error_ratio, client_faults
 from draftgate.records import ClientHealth, RequestRecord, RunSamples, StreamChunk, Window
 from draftgate.specs import SLO
-from tests.support.fake import chat, endpoint, fake_server
 from tests.support.samples import make_run
 
 MS = 1_000_000
@@ -100,31 +93,3 @@ def test_fault_is_told_beyond_a_tenth_of_the_margin() -> None:
     (fault,) = client_faults(run, {"output_tokens_per_s": 0.03})
     assert "output_tokens_per_s by 0.40%" in fault
     assert "read delay p99 2.00 ms" in fault
-
-
-def _measured(next_request: Callable[[int], PreparedRequest]) -> RunSamples:
-    plan = ClosedLoopPlan(
-        concurrency=2,
-        warmup_requests=1,
-        window_s=0.5,
-        min_requests=4,
-        stagger_s=0.0,
-        stall_timeout_s=5.0,
-        run_timeout_s=20.0,
-    )
-    with fake_server(FakeConfig(step_s=0.01, ttft_s=0.02)) as server:
-        loaded = run_load(endpoint(server), next_request, plan)
-    return replace(make_run(), records=loaded.records, window=loaded.window, client=loaded.client)
-
-
-def test_slow_client_is_caught_and_a_quick_one_is_not() -> None:
-    """A generator that blocks 15 ms before each request is told, one that does not is not."""
-    request = chat(max_tokens=24)
-    margins = {"output_tokens_per_s": 0.2}
-
-    def slowly(_stream: int) -> PreparedRequest:
-        time.sleep(0.015)
-        return request
-
-    assert client_faults(_measured(lambda _stream: request), margins) == ()
-    assert len(client_faults(_measured(slowly), margins)) == 1
