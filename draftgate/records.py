@@ -214,7 +214,7 @@ class Environment:
 
     Attributes:
         hardware: Slug of what the numbers depend on, for example
-            `cpu-amd-epyc-2c` or `1x-nvidia-h200`; names a folder.
+            `cpu-amd-epyc-9b14-2c` or `1x-nvidia-h200`; names a folder.
         cpu_model: As the machine reports it.
         cpu_count: Cores this process may use.
         memory_bytes: Installed memory.

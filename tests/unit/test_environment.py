@@ -42,6 +42,19 @@ def test_slug_is_one_safe_folder_name(name: str) -> None:
     assert "/" not in hardware_slug((name,), "", 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "family", "told"),
+    [
+        ("AMD EPYC", "26", "AMD EPYC family 26 model 2"),
+        ("AMD EPYC 9B14", "25", "AMD EPYC 9B14"),
+        ("ARM", "", "ARM"),
+    ],
+)
+def test_brand_alone_is_told_by_its_generation(name: str, family: str, told: str) -> None:
+    """A name without a number gets family and model, so that unlike machines do not meet."""
+    assert environment._named_generation(name, family, "2") == told
+
+
 def test_description_is_of_this_machine() -> None:
     """Cores are those this process may use, packages are those installed, the engine as given."""
     found = describe("vllm 0.32.0")
