@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -97,7 +98,7 @@ def _gpus() -> tuple[tuple[str, ...], str | None]:
 
 def _own_version() -> str:
     checkout = Path(draftgate.__file__).parent.parent
-    if not (checkout / ".git").exists():
+    if not (checkout / ".git").exists() or shutil.which("git") is None:
         return draftgate.__version__
     described = subprocess.run(
         ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"],

@@ -9,7 +9,7 @@ import pytest
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import EngineError
-from tests.unit.test_engine_running import own_arm
+from tests.flow.test_engine_running import own_arm
 
 A, B, C = (own_arm({}, name=name) for name in "abc")
 BROKEN = own_arm({"colour": "red"}, name="broken")

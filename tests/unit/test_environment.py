@@ -4,11 +4,12 @@ import os
 import re
 import sys
 import types
+from pathlib import Path
 
 import psutil
 import pytest
 
-from draftgate import environment
+from draftgate import __version__, environment
 from draftgate.environment import describe, hardware_slug
 
 
@@ -65,6 +66,15 @@ def test_description_is_of_this_machine() -> None:
     assert found.hardware == hardware_slug(found.gpus, found.cpu_model, found.cpu_count)
     assert dict(found.packages)["numpy"] == sys.modules["numpy"].__version__
     assert found == describe("vllm 0.32.0")
+
+
+def test_machine_without_git_is_described_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where git is not on PATH the version stands alone."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert describe("e").draftgate == __version__
 
 
 class NVMLError(Exception):
