@@ -36,9 +36,10 @@ Truth is the engine's log: the clock right before each send, and the kernel's st
   from the first request's arrival to the last byte sent to them, sampled every 20 ms; their start,
   imports, data set and report are left out. *With the rest* adds draftgate's parsing, and of the
   others all up to the command's end, where AIPerf parses and both report.
-- **TTFT error** of draftgate is per request: time seen - (first step sent - request arrived). So the
-  request's **way to the engine** (arrived - sent) is part of it, though only the network's and the
-  kernel's time passes there. The **arrival** error is stamp - send, per chunk; the **step-gap** error is gap seen - gap sent, per gap. All are absolute values.
+- **TTFT error** of draftgate is per request: time seen - (first step sent - request arrived). So
+  the request's **way to the engine** (arrived - sent) is part of it, though only the network's and
+  the kernel's time passes there. The **arrival** error is stamp - send, per chunk; the **step-gap**
+  error is gap seen - gap sent, per gap. All are absolute values.
 - **coalesced reads** held several chunks, so that all but the last are stamped too late; **engine
   late** is how far behind its own schedule the mock sent, which moves the truth and no error.
 - **bare** is no tool but the least that a client on uvloop can do: wait, read with stamps, append

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -343,6 +344,7 @@ def test_a_large_answer_arrives_whole() -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect(("127.0.0.1", engine.port))
         sock.sendall(_request(_body(1_000_000, stream=False), b"Connection: close"))
+        time.sleep(0.5)  # in which the buffers of both sides fill up
         data = b"".join(iter(lambda: sock.recv(1 << 20), b""))
         blocked = _first_stream(engine).blocked
     ids = json.loads(data[data.index(b"\r\n\r\n") :])["choices"][0]["token_ids"]
