@@ -176,6 +176,7 @@ class _Response:
         "ended_ns",
         "error",
         "reads",
+        "received_bytes",
         "scanner",
         "sent_ns",
     )
@@ -184,6 +185,7 @@ class _Response:
         self.scanner = ResponseScanner()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reads: list[WireRead] = []
+        self.received_bytes = 0
         self.sent_ns = 0
         self._began_ns = 0
         self.ended_ns = 0
@@ -193,11 +195,6 @@ class _Response:
         self._feed = self.scanner.feed
         self._on_first_byte = on_first_byte
         self._is_new = True
-
-    @property
-    def received_bytes(self) -> int:
-        """Return the bytes received so far; summed when asked, not as they come."""
-        return sum(len(data) for _, _, data in self.reads)
 
     @property
     def stamp_ns(self) -> int:
@@ -232,6 +229,7 @@ class _Response:
     def take(self, read_ns: int, stamp: bytes | None, data: bytes) -> None:
         """Keep one read; end if it completes the response. The hot path."""
         self.reads.append((read_ns, stamp, data))
+        self.received_bytes += len(data)
         try:
             complete = self._feed(data)
         except HttpError as error:
