@@ -154,8 +154,11 @@ def _length(row: dict[str, object], names: tuple[str, ...], place: str) -> int |
 def _stamp_ns(text: str, factor_ns: int, place: str) -> int:
     try:
         return _number_ns(text, factor_ns)
-    except InvalidOperation:
-        pass  # no number, so it must be a date
+    except InvalidOperation:  # no number, so it must be a date
+        return _date_or_error(text, place)
+
+
+def _date_or_error(text: str, place: str) -> int:
     try:
         return _date_ns(text)
     except ValueError:

@@ -8,20 +8,23 @@ from typing import Any
 
 from draftgate.load.apis import APIS
 from draftgate.load.apis.dialect import Dialect, LoadPrompt, Settings, raw_prompt
-from draftgate.load.apis.openai import TokenIdReader, sampling_fields, streaming_fields
+from draftgate.load.apis.openai import (
+    TokenIdReader,
+    salt_fields,
+    sampling_fields,
+    streaming_fields,
+)
 
 
 def _body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
-    body = {
+    return {
         "model": settings.model,
         "prompt": raw_prompt("completions", prompt),
         **streaming_fields(),
         "return_token_ids": True,
         **sampling_fields(settings),
+        **salt_fields(settings),
     }
-    if settings.cache_salt is not None:
-        body["cache_salt"] = settings.cache_salt
-    return body
 
 
 APIS.register("completions")(

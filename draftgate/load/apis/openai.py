@@ -55,8 +55,10 @@ class Event(msgspec.Struct, gc=False):
 _DECODE = msgspec.json.Decoder(Event).decode
 
 
-def sampling_fields(settings: Settings) -> dict[str, Any]:
-    """Return the fields that all of these APIs spell alike.
+def sampling_fields(
+    settings: Settings, *, max_tokens: str = "max_tokens", seed: str = "seed"
+) -> dict[str, Any]:
+    """Return the fields of sampling; two of them have other names outside OpenAI's APIs.
 
     Only what is set away from its neutral value is among them, so that a server
     without an extension such as `top_k` is not asked for it. `temperature` is
@@ -64,7 +66,7 @@ def sampling_fields(settings: Settings) -> dict[str, Any]:
     """
     sampling = settings.sampling
     fields: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
+        max_tokens: sampling.max_tokens,
         "temperature": sampling.temperature,
     }
     if sampling.top_p != 1.0:
@@ -72,10 +74,15 @@ def sampling_fields(settings: Settings) -> dict[str, Any]:
     if sampling.top_k != 0:
         fields["top_k"] = sampling.top_k
     if sampling.seed is not None:
-        fields["seed"] = sampling.seed
+        fields[seed] = sampling.seed
     if sampling.ignore_eos:
         fields["ignore_eos"] = True
     return fields
+
+
+def salt_fields(settings: Settings) -> dict[str, Any]:
+    """Return the field that keeps a request out of others' cached prefixes, if asked for."""
+    return {} if settings.cache_salt is None else {"cache_salt": settings.cache_salt}
 
 
 def streaming_fields(*, running_usage: bool = False) -> dict[str, Any]:

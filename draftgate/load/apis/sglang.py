@@ -12,7 +12,7 @@ import msgspec
 
 from draftgate.load.apis import APIS
 from draftgate.load.apis.dialect import Answer, Dialect, LoadPrompt, Settings, raw_prompt
-from draftgate.load.apis.openai import Count, TokenId, in_band_error
+from draftgate.load.apis.openai import Count, TokenId, in_band_error, sampling_fields
 from draftgate.records import Failure, FailureKind, StreamChunk
 
 
@@ -99,29 +99,14 @@ def _body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
     content = raw_prompt("sglang", prompt)
     body: dict[str, Any] = {
         "text" if isinstance(content, str) else "input_ids": content,
-        "sampling_params": _sampling_params(settings),
+        "sampling_params": sampling_fields(
+            settings, max_tokens="max_new_tokens", seed="sampling_seed"
+        ),
         "stream": True,
     }
     if settings.cache_salt is not None:
         body["extra_key"] = settings.cache_salt  # part of the radix cache's key, as a salt is
     return body
-
-
-def _sampling_params(settings: Settings) -> dict[str, Any]:
-    sampling = settings.sampling
-    fields: dict[str, Any] = {
-        "max_new_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-    }
-    if sampling.top_p != 1.0:
-        fields["top_p"] = sampling.top_p
-    if sampling.top_k != 0:
-        fields["top_k"] = sampling.top_k
-    if sampling.seed is not None:
-        fields["sampling_seed"] = sampling.seed
-    if sampling.ignore_eos:
-        fields["ignore_eos"] = True
-    return fields
 
 
 APIS.register("sglang")(

@@ -20,6 +20,7 @@ from draftgate.load.apis.dialect import (
 from draftgate.load.apis.openai import (
     RunningUsageReader,
     TokenIdReader,
+    salt_fields,
     sampling_fields,
     streaming_fields,
 )
@@ -43,15 +44,13 @@ def _body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
 
 
 def _chat_body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
-    body = {
+    return {
         "model": settings.model,
         "messages": chat_messages("trtllm-chat", prompt),
         **streaming_fields(running_usage=True),
         **sampling_fields(settings),
+        **salt_fields(settings),
     }
-    if settings.cache_salt is not None:
-        body["cache_salt"] = settings.cache_salt
-    return body
 
 
 APIS.register("trtllm")(
