@@ -26,20 +26,19 @@ from benchmarks.loadgen.job import Cores, Job, OurRun
 from benchmarks.loadgen.spooled import run_spooled
 from draftgate.calibration.compare import ClientErrors, compare
 from draftgate.calibration.engine import NullEngineProcess
+from draftgate.calibration.traffic import engine_late_p99_s, own_prompts, tokens_per_s
 from draftgate.codec import decode, encode
 from draftgate.errors import MeasurementError
-from draftgate.load.apis import LoadPrompt
 from draftgate.load.arrivals import Poisson
 from draftgate.load.closed import ClosedLoopPlan
 from draftgate.load.generator import HealthTally, LoadPlan, drive
 from draftgate.load.health import cpu_time_s
 from draftgate.load.open import OpenLoopPlan
-from draftgate.load.requests import Endpoint, PreparedRequest, prepare
+from draftgate.load.requests import Endpoint, PreparedRequest
+from draftgate.load.sockets import many_open_files
 from draftgate.load.state import MemorySink, RunEnd, SentWire
 from draftgate.null_engine.sendlog import SentStream
-from draftgate.null_engine.writes import EventKind
 from draftgate.records import RequestRecord
-from draftgate.specs import SamplingParams
 
 _MODEL = "mock"
 _SEED = 7
@@ -51,8 +50,7 @@ def main() -> None:
     """Run the job of the command line and write its result to standard output."""
     job = decode(Job, json.loads(sys.argv[1]), "job")
     cores = decode(Cores, json.loads(sys.argv[2]), "cores")
-    _allow_files()
-    with tempfile.TemporaryDirectory(prefix="loadgen-") as name:
+    with many_open_files(), tempfile.TemporaryDirectory(prefix="loadgen-") as name:
         engine = NullEngineProcess((*job.engine, "--cpu", str(cores.engine)), Path(name))
         try:
             os.sched_setaffinity(0, {cores.client})
@@ -81,9 +79,6 @@ def plan_of(job: Job) -> LoadPlan:
         )
     return ClosedLoopPlan(
         concurrency=job.streams,
-        warmup_requests=0,
-        window_s=0.0,
-        min_requests=0,
         stagger_s=job.stagger_s,
         stall_timeout_s=job.stall_timeout_s,
         run_timeout_s=limit_s,
@@ -92,15 +87,6 @@ def plan_of(job: Job) -> LoadPlan:
         max_requests=job.requests,
         duration_s=job.seconds,
     )
-
-
-def late_p99_s(sent: Sequence[SentStream]) -> float:
-    """Return the 99th percentile of how late an engine sent its steps, seconds."""
-    late_ns = [
-        np.compress(stream.kinds == EventKind.TOKENS, stream.sent_ns - stream.due_ns)
-        for stream in sent
-    ]
-    return float(np.quantile(np.concatenate(late_ns), 0.99, method="inverted_cdf")) / 1e9
 
 
 def _run(
@@ -116,18 +102,17 @@ def _run(
     if not sent:
         failed = [record.failure.message for record in records if record.failure is not None]
         raise MeasurementError(f"no answer in the engine's log; requests failed: {failed[:3]}")
-    wall_s = (end.end_ns - end.start_ns) / 1e9
     failures = Counter(r.failure.kind.value for r in records if r.failure is not None)
     return OurRun(
-        tokens_per_s=_tokens_per_s(job, records, end),
+        tokens_per_s=_rate_per_s(job, records, end),
         parse_cpu_s=parse_cpu_s,
         rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        client=tally.health(cpu_s=end.cpu_s, wall_s=wall_s, lags_s=end.lags_s),
+        client=tally.health(end),
         served=len(records) - failures.total(),
         failures=tuple(sorted(failures.items())),
         notes=end.notes,
         send_delay_s=_send_delay_s(records),
-        engine_late_p99_s=late_p99_s(sent),
+        engine_late_p99_s=engine_late_p99_s(sent),
         errors=None if failures else compare(records, sent),
         errors_by_read=_by_read(sink.kept, sent) if job.blocked_s else None,
     )
@@ -141,26 +126,14 @@ def _requests(job: Job) -> Iterator[PreparedRequest]:
         number = math.ceil(job.rate_per_s * (job.seconds or 0.0) * 1.5)
     else:
         number = job.streams * (math.ceil((job.seconds or 0.0) / job.answer_s) + 1)
-    sampling = SamplingParams(max_tokens=job.tokens, ignore_eos=True)
-    return iter(
-        [
-            prepare("chat", LoadPrompt(name, messages=(("user", name),)), _MODEL, sampling)
-            for name in (f"request-{i}" for i in range(number))
-        ]
-    )
+    return own_prompts(number, job.tokens, _MODEL)
 
 
-def _tokens_per_s(job: Job, records: Sequence[RequestRecord], end: RunEnd) -> float:
+def _rate_per_s(job: Job, records: Sequence[RequestRecord], end: RunEnd) -> float:
     since_ns, until_ns = end.start_ns, end.end_ns
     if job.seconds is not None and job.rate_per_s is None:
         since_ns, until_ns = end.start_ns + round(job.answer_s * 1e9), end.stopped_ns
-    tokens = sum(
-        chunk.num_tokens
-        for record in records
-        for chunk in record.chunks
-        if since_ns <= chunk.t_ns < until_ns
-    )
-    return tokens / (until_ns - since_ns) * 1e9
+    return tokens_per_s(records, since_ns, until_ns)
 
 
 def _send_delay_s(records: Sequence[RequestRecord]) -> tuple[float, float, float]:
@@ -208,12 +181,6 @@ def _stalled_on_purpose(seconds: float) -> Iterator[None]:
     finally:
         blocker.over.set()
         thread.join()
-
-
-def _allow_files() -> None:
-    """Allow as many open files as the system lets a process have."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -6,29 +6,25 @@ works out what the client got wrong. Knows nothing of other cells.
 
 import math
 import os
-import resource
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from draftgate.calibration.compare import compare
 from draftgate.calibration.engine import NullEngineProcess
 from draftgate.calibration.record import CalibrationCell
+from draftgate.calibration.traffic import engine_late_p99_s, own_prompts, tokens_per_s
 from draftgate.errors import MeasurementError
-from draftgate.load.apis import LoadPrompt
 from draftgate.load.closed import ClosedLoopPlan
 from draftgate.load.generator import HealthTally, drive
 from draftgate.load.health import cpu_time_s
-from draftgate.load.requests import Endpoint, PreparedRequest, prepare
+from draftgate.load.requests import Endpoint, PreparedRequest
+from draftgate.load.sockets import many_open_files
 from draftgate.load.state import MemorySink, RunEnd
 from draftgate.null_engine.sendlog import SentStream
-from draftgate.null_engine.writes import EventKind
 from draftgate.records import ClientHealth, RequestRecord
-from draftgate.specs import SamplingParams
 
 TTFT_S, GAP_S, MOST_TOKENS = 0.05, 0.01, 128
 """The engine's pace and the longest answer: those of benchmarks/loadgen."""
@@ -39,8 +35,6 @@ _ROUNDS = 3
 while they end."""
 
 _MODEL = "null"
-_SPARE_FILES = 64
-"""Open files of this process besides its streams' sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +100,6 @@ def streams_for(tokens_per_s: float, plan: CellPlan) -> int:
     return max(1, round(tokens_per_s * plan.answer_s / plan.answer_tokens))
 
 
-def most_streams() -> int:
-    """Return how many streams this process could open, by its limit of open files."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return (1 << 16) if hard == resource.RLIM_INFINITY else max(1, hard - _SPARE_FILES)
-
-
 def run_cell(plan: CellPlan) -> CalibrationCell:
     """Run one cell and return what it found.
 
@@ -129,7 +117,7 @@ def run_cell(plan: CellPlan) -> CalibrationCell:
     with tempfile.TemporaryDirectory(prefix="draftgate-calibration-") as folder:
         engine = NullEngineProcess(_options(plan), Path(folder))
         try:
-            with _pinned(plan.cores.client), _open_files(plan.streams + _SPARE_FILES):
+            with _pinned(plan.cores.client), many_open_files():
                 endpoint = Endpoint(engine.url, _MODEL)
                 end = drive(endpoint, lambda _: next(requests, None), _loop(plan), sink)
         finally:
@@ -139,10 +127,10 @@ def run_cell(plan: CellPlan) -> CalibrationCell:
     records = [tally.record(wire, secret=None, keep_text=False) for wire in sink.kept]
     parse_cpu_s = cpu_time_s() - before_s
     _check(plan, records, end)
-    wall_s = (end.end_ns - end.start_ns) / 1e9
-    health = tally.health(cpu_s=end.cpu_s, wall_s=wall_s, lags_s=end.lags_s)
-    rate_per_s = _rate_per_s(plan, records, end)
-    return _cell(plan, health, _Found(records, sent, rate_per_s, parse_cpu_s))
+    # From when all streams ran to when the first could not go on.
+    since_ns = end.start_ns + round(plan.answer_s * 1e9)
+    rate_per_s = tokens_per_s(records, since_ns, end.stopped_ns)
+    return _cell(plan, tally.health(end), _Found(records, sent, rate_per_s, parse_cpu_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +151,12 @@ def _options(plan: CellPlan) -> tuple[str, ...]:
 def _requests(plan: CellPlan) -> Iterator[PreparedRequest]:
     """Return more requests than can be sent, each with a prompt of its own, made beforehand."""
     per_stream = math.ceil(plan.sending_s / plan.answer_s) + 1
-    sampling = SamplingParams(max_tokens=plan.answer_tokens)
-    return iter(
-        [
-            prepare("chat", LoadPrompt(name, messages=(("user", name),)), _MODEL, sampling)
-            for name in (f"calibration-{number}" for number in range(plan.streams * per_stream))
-        ]
-    )
+    return own_prompts(plan.streams * per_stream, plan.answer_tokens, _MODEL)
 
 
 def _loop(plan: CellPlan) -> ClosedLoopPlan:
     return ClosedLoopPlan(
         concurrency=plan.streams,
-        warmup_requests=0,
-        window_s=0.0,
-        min_requests=0,
         stagger_s=plan.answer_s,
         stall_timeout_s=10.0,
         run_timeout_s=plan.sending_s + plan.answer_s + 30.0,
@@ -204,18 +183,6 @@ def _check(plan: CellPlan, records: Sequence[RequestRecord], end: RunEnd) -> Non
         )
 
 
-def _rate_per_s(plan: CellPlan, records: Sequence[RequestRecord], end: RunEnd) -> float:
-    """Return tokens per second from when all streams ran to when the first could not go on."""
-    since_ns, until_ns = end.start_ns + round(plan.answer_s * 1e9), end.stopped_ns
-    tokens = sum(
-        chunk.num_tokens
-        for record in records
-        for chunk in record.chunks
-        if since_ns <= chunk.t_ns < until_ns
-    )
-    return tokens / (until_ns - since_ns) * 1e9
-
-
 def _cell(plan: CellPlan, health: ClientHealth, found: _Found) -> CalibrationCell:
     tokens = health.output_tokens
     return CalibrationCell(
@@ -228,18 +195,9 @@ def _cell(plan: CellPlan, health: ClientHealth, found: _Found) -> CalibrationCel
         read_delay_p99_s=health.read_delay_p99_s,
         lag_p99_s=health.lag_p99_s,
         coalesced_ratio=health.coalesced_reads / health.reads,
-        engine_late_p99_s=_late_p99_s(found.sent),
+        engine_late_p99_s=engine_late_p99_s(found.sent),
         errors=compare(found.records, found.sent),
     )
-
-
-def _late_p99_s(sent: Sequence[SentStream]) -> float:
-    steps = [stream.kinds == EventKind.TOKENS for stream in sent]
-    late_ns = [
-        np.compress(step, stream.sent_ns - stream.due_ns)
-        for stream, step in zip(sent, steps, strict=True)
-    ]
-    return float(np.quantile(np.concatenate(late_ns), 0.99, method="inverted_cdf")) / 1e9
 
 
 @contextmanager
@@ -251,18 +209,3 @@ def _pinned(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-@contextmanager
-def _open_files(number: int) -> Iterator[None]:
-    """Allow this process that many open files, as far as the system does, until the block ends."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= number:
-        yield
-        return
-    most = number if hard == resource.RLIM_INFINITY else min(number, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

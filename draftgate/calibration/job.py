@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from draftgate import __version__
-from draftgate.calibration.cell import CellPlan, Cores, most_streams, run_cell, streams_for
+from draftgate.calibration.cell import CellPlan, Cores, run_cell, streams_for
 from draftgate.calibration.record import (
     CALIBRATION_SCHEMA_VERSION,
     MOST_CPU_RATIO,
@@ -18,6 +18,7 @@ from draftgate.calibration.record import (
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.environment import describe
 from draftgate.errors import SpecError
+from draftgate.load.sockets import most_streams
 
 STREAMS = (1, 8, 32, 256)
 """Those of benchmarks/loadgen."""

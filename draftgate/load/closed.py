@@ -43,7 +43,7 @@ ThinkTimes = Callable[[int], Iterator[float]]
 """Returns how long a stream waits after each of its requests, seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoopPlan:
     """How one closed-loop run goes.
 
@@ -68,10 +68,10 @@ class ClosedLoopPlan:
     """
 
     concurrency: int
-    warmup_requests: int
-    window_s: float
-    min_requests: int
-    stagger_s: float
+    warmup_requests: int = 0
+    window_s: float = 0.0
+    min_requests: int = 0
+    stagger_s: float = 0.0
     stall_timeout_s: float
     run_timeout_s: float
     keep_text: bool = True
@@ -99,6 +99,16 @@ class ClosedLoopPlan:
                 raise SpecError(f"{name} must be > 0, got {value}.")
         if not self.has_window and self.max_requests is None and self.duration_s is None:
             raise SpecError("a run without a window needs max_requests or duration_s to end.")
+
+    def window_rule(self) -> WindowRule:
+        """Return a new rule for the window that is asked for."""
+        return WindowRule(
+            self.concurrency,
+            warmup_requests=self.warmup_requests,
+            window_s=self.window_s,
+            min_requests=self.min_requests,
+            whole_rounds=self.whole_rounds,
+        )
 
 
 class ClosedLoop:
@@ -133,13 +143,7 @@ class ClosedLoop:
         self._listener = next_request if isinstance(next_request, Listening) else None
         self._plan = plan
         self._clock = clock
-        self._rule = WindowRule(
-            plan.concurrency,
-            warmup_requests=plan.warmup_requests,
-            window_s=plan.window_s,
-            min_requests=plan.min_requests,
-            whole_rounds=plan.whole_rounds,
-        )
+        self._rule = plan.window_rule()
         self._connections = [
             StreamConnection(endpoint, clock, stall_timeout_s=plan.stall_timeout_s)
             for _ in range(plan.concurrency)

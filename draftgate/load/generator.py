@@ -78,24 +78,6 @@ def drive(
         return runner.run(_drive(endpoint, next_request, plan, sink, clock, hooks or LoadHooks()))
 
 
-async def run_closed_loop(
-    endpoint: Endpoint,
-    next_request: NextRequest,
-    plan: ClosedLoopPlan,
-    clock: Clock,
-    hooks: LoadHooks | None = None,
-) -> LoadResult:
-    """Run a closed loop on the running event loop and return its result; see `ClosedLoop`.
-
-    Raises:
-        SpecError: If the endpoint's key variable is unset.
-    """
-    sink = MemorySink()
-    with frozen_heap():
-        end = await _drive(endpoint, next_request, plan, sink, clock, hooks or LoadHooks())
-    return _result(sink.kept, end, endpoint.api_key(), keep_text=plan.keep_text)
-
-
 async def _drive(
     endpoint: Endpoint,
     next_request: NextRequest,
@@ -139,13 +121,13 @@ class HealthTally:
         self.output_tokens += sum(chunk.num_tokens for chunk in record.chunks)
         return record
 
-    def health(self, *, cpu_s: float, wall_s: float, lags_s: Sequence[float]) -> ClientHealth:
+    def health(self, end: RunEnd) -> ClientHealth:
         """Return all of it together with what the run's end told."""
         return ClientHealth(
-            cpu_s=cpu_s,
-            wall_s=wall_s,
-            lag_p99_s=percentile(lags_s, 0.99),
-            lag_max_s=max(lags_s, default=0.0),
+            cpu_s=end.cpu_s,
+            wall_s=(end.end_ns - end.start_ns) / 1e9,
+            lag_p99_s=percentile(end.lags_s, 0.99),
+            lag_max_s=max(end.lags_s, default=0.0),
             kernel_stamps=self.read_delays.count > 0,
             read_delay_p50_s=self.read_delays.quantile_s(0.5),
             read_delay_p99_s=self.read_delays.quantile_s(0.99),
@@ -167,6 +149,4 @@ def _result(
         tally.record(sent, secret=secret, keep_text=keep_text, index=index)
         for index, sent in enumerate(ordered)
     )
-    wall_s = (end.end_ns - end.start_ns) / 1e9
-    health = tally.health(cpu_s=end.cpu_s, wall_s=wall_s, lags_s=end.lags_s)
-    return LoadResult(records, end.window, health, end.notes)
+    return LoadResult(records, end.window, tally.health(end), end.notes)

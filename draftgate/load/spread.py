@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from draftgate.load.board import ENDED, WARM, Board
 from draftgate.load.closed import ClosedLoopPlan
 from draftgate.load.generator import LoadResult
 from draftgate.load.state import LoadHooks
-from draftgate.load.window import WindowRule, replay
+from draftgate.load.window import replay
 from draftgate.load.workers import Job, RunFolders, Teller, run_shares, settle_shares
 from draftgate.requestfile import from_table
 
@@ -70,13 +71,7 @@ def run_spread(job: Job, plan: ClosedLoopPlan, processes: int, hooks: LoadHooks)
         tables = (pq.ParquetFile(path).read() for path in run.files)
         records = [record for table in tables for record in from_table(table)]
     records.sort(key=lambda record: (record.sent_ns, record.stream))
-    rule = WindowRule(
-        plan.concurrency,
-        warmup_requests=max(1, plan.warmup_requests),
-        window_s=plan.window_s,
-        min_requests=plan.min_requests,
-        whole_rounds=plan.whole_rounds,
-    )
+    rule = replace(plan, warmup_requests=max(1, plan.warmup_requests)).window_rule()
     window = replay(rule, ((record.stream, record.ended_ns) for record in records))
     return LoadResult(tuple(records), window, run.client, (*run.notes, *watch.lacks()))
 

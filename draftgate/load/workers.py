@@ -176,18 +176,22 @@ def settle_shares(
 
 
 def _merged(ends: Sequence[RunEnd], folders: RunFolders, outcome: _Parsed) -> SpooledRun:
-    start_ns, end_ns = min(end.start_ns for end in ends), max(end.end_ns for end in ends)
-    lags_s = [lag for end in ends for lag in end.lags_s]
-    cpu_s = sum(end.cpu_s for end in ends)
-    wall_s = (end_ns - start_ns) / 1e9
+    whole = RunEnd(
+        start_ns=min(end.start_ns for end in ends),
+        stopped_ns=min(end.stopped_ns for end in ends),
+        end_ns=max(end.end_ns for end in ends),
+        cpu_s=sum(end.cpu_s for end in ends),
+        lags_s=tuple(lag for end in ends for lag in end.lags_s),
+        notes=tuple(dict.fromkeys(note for end in ends for note in end.notes)),
+    )
     return SpooledRun(
         files=tuple(sorted(folders.records.glob("*.parquet"))),
-        start_ns=start_ns,
-        stopped_ns=min(end.stopped_ns for end in ends),
-        end_ns=end_ns,
-        client=outcome.tally.health(cpu_s=cpu_s, wall_s=wall_s, lags_s=lags_s),
+        start_ns=whole.start_ns,
+        stopped_ns=whole.stopped_ns,
+        end_ns=whole.end_ns,
+        client=outcome.tally.health(whole),
         parse_cpu_s=outcome.cpu_s,
-        notes=tuple(dict.fromkeys(note for end in ends for note in end.notes)),
+        notes=whole.notes,
     )
 
 

@@ -6,7 +6,6 @@ way is gone in the end, except for the records that were asked for.
 
 import asyncio
 import os
-import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from draftgate.errors import EngineError, SpecError
 from draftgate.load.arrivals import ClosedLoop
 from draftgate.load.client import StreamConnection
 from draftgate.load.requests import Endpoint
+from draftgate.load.sockets import OTHER_FILES, many_open_files, most_streams
 from draftgate.load.state import LoadProgress
 from draftgate.loadtest.spec import LoadTest, mean_tokens
 from draftgate.loadtest.summarise import Outcome, summarise
@@ -28,9 +28,6 @@ if TYPE_CHECKING:  # it brings Parquet along, which nothing needs before records
 
 _CONNECT_S = 10.0
 """Time that the first connection may take; a TCP handshake that loses two packets needs 3 s."""
-
-_OTHER_FILES = 64
-"""Open files of a process besides its streams: the event loop's, the spool, libraries."""
 
 _LONG_S = 60.0
 _LONG_TOKENS = 2_000_000
@@ -73,7 +70,8 @@ def run_load_test(
     count = _workers(test, workers)
     _check_reachable(test.endpoint)
     started_at = SYSTEM_CLOCK.wall().isoformat(timespec="seconds")
-    with _open_files(test), _folders(records_dir) as folders:
+    _check_sockets(test)
+    with many_open_files(), _folders(records_dir) as folders:
         from draftgate.load.workers import run_job  # noqa: PLC0415 - see the top of this file
 
         with _emptied_on_failure(folders.records):
@@ -142,26 +140,20 @@ def _check_reachable(endpoint: Endpoint) -> None:
         ) from error
 
 
-@contextmanager
-def _open_files(test: LoadTest) -> Iterator[None]:
-    """Allow as many open files as the system lets a process have; its children inherit that.
+def _check_sockets(test: LoadTest) -> None:
+    """Check that the system lets a process have the streams of a closed loop.
 
     Raises:
-        SpecError: If these are too few for the streams of a closed loop.
+        SpecError: If it does not.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if isinstance(test.arrivals, ClosedLoop):
-        needed = test.arrivals.concurrency + _OTHER_FILES
-        if hard != resource.RLIM_INFINITY and needed > hard:
-            raise SpecError(
-                f"concurrency {test.arrivals.concurrency}: needs {needed} open files, but the "
-                f"system allows {hard}. Raise its hard limit (ulimit -Hn), or use fewer streams."
-            )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if not isinstance(test.arrivals, ClosedLoop):
+        return
+    streams, most = test.arrivals.concurrency, most_streams()
+    if streams > most:
+        raise SpecError(
+            f"concurrency {streams}: needs {streams + OTHER_FILES} open files, but the system "
+            f"allows {most + OTHER_FILES}. Raise its hard limit (ulimit -Hn), or use fewer streams."
+        )
 
 
 @contextmanager

@@ -150,9 +150,6 @@ class LoadTest:
 
         return ClosedLoopPlan(
             concurrency=share.size(self.arrivals.concurrency),
-            warmup_requests=0,
-            window_s=0.0,
-            min_requests=0,
             stagger_s=self.arrivals.stagger_s,
             stall_timeout_s=self.stall_timeout_s,
             run_timeout_s=self.longest_s,

@@ -17,12 +17,12 @@ import uvloop
 from draftgate.clock import SYSTEM_CLOCK, ManualClock
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.errors import SpecError
-from draftgate.load.closed import ClosedLoopPlan
-from draftgate.load.generator import LoadResult, run, run_closed_loop
+from draftgate.load.closed import ClosedLoop, ClosedLoopPlan
+from draftgate.load.generator import LoadResult, run
 from draftgate.load.health import LagMeter, percentile
 from draftgate.load.requests import Endpoint, PreparedRequest
 from draftgate.load.spread import processes_for
-from draftgate.load.state import LoadHooks, LoadProgress
+from draftgate.load.state import LoadHooks, LoadProgress, MemorySink
 from draftgate.load.window import Phase, WindowRule, replay
 from draftgate.records import FailureKind, RequestRecord, Window
 from tests.support.fake import chat, endpoint, fake_server
@@ -382,8 +382,11 @@ def test_cancelling_leaves_no_socket() -> None:
                 midway.set()
             return chat()
 
-        work = run_closed_loop(endpoint(server), next_request, _plan(window_s=60), SYSTEM_CLOCK)
-        task = asyncio.create_task(work)
+        plan = _plan(window_s=60)
+        loop = ClosedLoop(
+            endpoint(server), next_request, plan, SYSTEM_CLOCK, LoadHooks(), MemorySink()
+        )
+        task = asyncio.create_task(loop.run())
         await midway.wait()
         assert _open_sockets(server) >= 3
         task.cancel()

@@ -37,10 +37,6 @@ class PlainJob:
             return OpenLoopPlan(offsets, 5.0, 30.0, max_requests=requests)
         return ClosedLoopPlan(
             concurrency=share.size(self.streams),
-            warmup_requests=0,
-            window_s=0.0,
-            min_requests=0,
-            stagger_s=0.0,
             stall_timeout_s=5.0,
             run_timeout_s=30.0,
             has_window=False,
