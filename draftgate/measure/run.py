@@ -1,0 +1,110 @@
+"""One timed run of one arm: load a ready server and keep all that was seen."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from draftgate.clock import SYSTEM_CLOCK, Clock
+from draftgate.datasets import Prompt
+from draftgate.engines.running import RunningEngine
+from draftgate.load.requests import Endpoint
+from draftgate.load.state import LoadHooks, LoadProgress
+from draftgate.measure.load import Load
+from draftgate.measure.meters import Meters, busy, dead, failed
+from draftgate.metrics.client_error import client_faults
+from draftgate.records import RunSamples
+from draftgate.resources import ResourceSampler
+from draftgate.specs import NO_SPECULATION, GateSpec, PrefixCache, WorkloadSpec
+
+Progress = Callable[[LoadProgress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where one run belongs: concurrency and running number."""
+
+    concurrency: int
+    repeat: int
+
+
+def measure_run(
+    engine: RunningEngine,
+    workload: WorkloadSpec,
+    cell: Cell,
+    prompts: Sequence[Prompt],
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    progress: Progress | None = None,
+) -> RunSamples:
+    """Load a ready server once and return everything that was seen.
+
+    A run that went wrong is returned too, with the reasons in `invalid`: its
+    records are worth keeping and its numbers are not worth judging.
+
+    Args:
+        engine: The server, ready.
+        workload: What to send; the cell's concurrency is taken from `cell`.
+        cell: Concurrency and running number.
+        prompts: Prompts in the order of the workload's seed.
+        clock: Source of every stamp.
+        progress: Called about once a second.
+
+    Raises:
+        SpecError: If an API key variable is unset.
+    """
+    started_at = clock.wall().isoformat()
+    meters = Meters(engine, ResourceSampler(engine.pid, clock))
+    endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
+    hooks = LoadHooks(meters.open, meters.close, progress)
+    load = Load(endpoint, workload, cell.concurrency, tuple(prompts), uuid.uuid4().hex)
+    loaded = load.run(clock, hooks)
+    counters, resources, problems = meters.read()
+    speculative = engine.spec.speculative
+    run = RunSamples(
+        arm=engine.arm.name,
+        method=speculative.method if speculative else NO_SPECULATION,
+        num_speculative_tokens=speculative.num_speculative_tokens if speculative else 0,
+        concurrency=cell.concurrency,
+        repeat=cell.repeat,
+        started_at=started_at,
+        records=loaded.records,
+        window=loaded.window,
+        counters=counters,
+        resources=resources,
+        client=loaded.client,
+    )
+    unusable = (*failed(loaded, workload.max_failure_share), *busy(loaded))
+    # A dead server explains every other trouble of its run.
+    reasons = dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable)
+    return replace(run, invalid=tuple(dict.fromkeys(reasons)))
+
+
+def check_client(run: RunSamples, gates: Sequence[GateSpec]) -> RunSamples:
+    """Return the run, INVALID if the client's own error could explain what is judged.
+
+    Acceptance is left out by `client_error`: it does not depend on speed.
+
+    Args:
+        run: As measured.
+        gates: What it is to be judged by.
+    """
+    if run.invalid:
+        return run
+    margins = {gate.metric: gate.margin_ratio for gate in gates}
+    return replace(run, invalid=client_faults(run, margins))
+
+
+def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Prompt]) -> None:
+    """Send every prompt once, one token each, so that the prefix cache holds it.
+
+    Does nothing where the workload defeats the prefix cache.
+
+    Raises:
+        EngineError: If the server refuses one.
+    """
+    if workload.prefix_cache is not PrefixCache.PRIMED:
+        return
+    for prompt in prompts:
+        messages = [{"role": role, "content": content} for role, content in prompt.messages]
+        body = {"model": engine.model, "messages": messages, "max_tokens": 1, "temperature": 0}
+        engine.post("/v1/chat/completions", body)
