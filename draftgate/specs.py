@@ -254,6 +254,55 @@ class GateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PairedGateSpec:
+    """What loss of one metric a paired comparison tolerates, and what it must rule out.
+
+    Attributes:
+        metric: Registered metric name, or `tokens_per_step_by_prompt`.
+        margin: Tolerated loss: a share, or tokens for `tokens_per_step_by_prompt`.
+        limit: Relevance limit: a loss that must be ruled out to pass; > margin.
+    """
+
+    metric: str
+    margin: float
+    limit: float
+
+
+DEFAULT_PAIRED_GATES = (
+    PairedGateSpec("output_tokens_per_s", 0.01, 0.05),
+    PairedGateSpec("per_token_p50_s", 0.01, 0.05),
+    PairedGateSpec("ttft_p50_s", 0.01, 0.05),
+    PairedGateSpec("step_gap_p99_s", 0.02, 0.10),
+    PairedGateSpec("ttft_p99_s", 0.02, 0.10),
+    PairedGateSpec("tokens_per_step_by_prompt", 0.02, 0.10),
+)
+"""Margins of 1 % (rates and medians) and 2 % (tails); tails against a limit of 10 %, because a
+limit of 5 % leaves four in ten unchanged builds open (docs/decisions/0009)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSpec:
+    """How two builds are compared in pairs of starts; defaults as in docs/decisions/0009.
+
+    Attributes:
+        gates: What to ask of every arm and concurrency.
+        looks: Pairs at which stage one looks.
+        confirm_pairs: Fresh pairs for a suspect.
+        family_level: Most false REGRESSION per comparison of unchanged builds,
+            over all gates together.
+        seed: Seed of the order of sides.
+        max_minutes: Time budget; None for as long as it takes.
+    """
+
+    gates: tuple[PairedGateSpec, ...] = DEFAULT_PAIRED_GATES
+    looks: tuple[int, ...] = (8, 12, 16, 20)
+    confirm_pairs: int = 24
+    family_level: float = 0.002
+    seed: int = 1
+    max_minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One TOML file: what to start, what to send, what to tolerate.
 
@@ -268,6 +317,7 @@ class Profile:
         gates: One per gated metric.
         source: File it came from.
         text: The file's text, stored with every run.
+        compare: How two builds of its servers are compared.
     """
 
     name: str
@@ -279,6 +329,7 @@ class Profile:
     gates: tuple[GateSpec, ...]
     source: Path
     text: str = field(repr=False)
+    compare: CompareSpec = CompareSpec()
 
     def arm(self, name: str) -> Arm:
         """Return the arm called `name`.

@@ -1,0 +1,1 @@
+"""History of nightly numbers: appended, never rewritten; change points open items."""

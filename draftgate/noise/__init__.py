@@ -1,0 +1,1 @@
+"""How noisy a runner is: studies of unchanged builds, and what a gate can show there."""
