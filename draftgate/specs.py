@@ -292,6 +292,8 @@ class CompareSpec:
             over all gates together.
         seed: Seed of the order of sides.
         max_minutes: Time budget; None for as long as it takes.
+        single_stage: Judge by the sign process alone, for one runner without a
+            second job; `looks` and `confirm_pairs` then mean nothing.
     """
 
     gates: tuple[PairedGateSpec, ...] = DEFAULT_PAIRED_GATES
@@ -300,6 +302,7 @@ class CompareSpec:
     family_level: float = 0.002
     seed: int = 1
     max_minutes: float | None = None
+    single_stage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ of another version are refused, because equal names would hide unequal things.""
 
 Compute = Callable[[RunSamples, SLO], float | None]
 
-PERCENTILES = (50, 90, 99)
+PERCENTILES = (50, 90, 95, 99)
 
 
 class Direction(Enum):

@@ -2,7 +2,7 @@
 
 Three different things are often called "inter-token latency"; here the step gap
 is between chunks and the per-token time divides by tokens. Each is given as p50,
-p90 and p99 over the requests (or gaps) of one run.
+p90, p95 and p99 over the requests (or gaps) of one run.
 """
 
 from collections.abc import Callable, Iterable

@@ -9,7 +9,9 @@ from typing import Any
 
 from draftgate.specfile.arms import EngineTable, read_arms
 from draftgate.specfile.keys import (
+    COMPARE_KEYS,
     GATE_KEYS,
+    PAIRED_GATE_KEYS,
     SAMPLING_KEYS,
     SLO_KEYS,
     TARGET_KEYS,
@@ -18,11 +20,22 @@ from draftgate.specfile.keys import (
 )
 from draftgate.specfile.paths import dataset_name, model_name
 from draftgate.specfile.table import Place, read_list, read_table, show
-from draftgate.specs import SLO, Arm, GateSpec, PrefixCache, Profile, SamplingParams, WorkloadSpec
+from draftgate.specs import (
+    SLO,
+    Arm,
+    CompareSpec,
+    GateSpec,
+    PairedGateSpec,
+    PrefixCache,
+    Profile,
+    SamplingParams,
+    WorkloadSpec,
+)
 from draftgate.speculation.method import is_integer
 
 PROFILE_SCHEMA = 1
-# 1: [engine], [target], [[arm]], [workload], [workload.sampling], [slo], [[gate]].
+# 1: [engine], [target], [[arm]], [workload], [workload.sampling], [slo], [[gate]],
+# [compare], [[compare.gate]].
 
 
 def build_profile(document: dict[str, Any], place: Place, source: Path, content: str) -> Profile:
@@ -55,6 +68,7 @@ def build_profile(document: dict[str, Any], place: Place, source: Path, content:
         gates=_gates(top.get("gate"), place.at("gate"), workload),
         source=source,
         text=content,
+        compare=_compare(top.get("compare", {}), place.at("compare")),
     )
 
 
@@ -126,3 +140,29 @@ def _gates(raw: Any, place: Place, workload: WorkloadSpec) -> tuple[GateSpec, ..
             )
         gates.append(gate)
     return tuple(gates)
+
+
+def _compare(raw: Any, place: Place) -> CompareSpec:
+    given = read_table(raw, COMPARE_KEYS, place)
+    if "gate" in given:
+        entries = enumerate(read_list(given["gate"], place.at("gate")))
+        given["gate"] = [
+            _paired_gate(e, Place(place.source, f"compare.gate[{i}]")) for i, e in entries
+        ]
+        names = [gate.metric for gate in given["gate"]]
+        for name in names:
+            if names.count(name) > 1:
+                place.at(f"gate.{name}").fail("a second gate", "one gate a metric", "Drop one.")
+        given["gates"] = tuple(given.pop("gate"))
+    return CompareSpec(**given)
+
+
+def _paired_gate(raw: Any, place: Place) -> PairedGateSpec:
+    gate = PairedGateSpec(**read_table(raw, PAIRED_GATE_KEYS, place))
+    if not gate.margin < gate.limit:
+        place.at("limit").fail(
+            show(gate.limit),
+            f"more than the margin, {gate.margin:g}",
+            "The margin is the loss that is let through, the limit the one that must be ruled out.",
+        )
+    return gate

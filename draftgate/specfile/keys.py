@@ -4,6 +4,7 @@ The records of `draftgate.specs` say what the keys mean and hold the defaults;
 here is only what a file may say.
 """
 
+import itertools
 import re
 from typing import Any
 
@@ -31,6 +32,14 @@ def _concurrencies() -> Rule:
         )
 
     return Rule("a list of different whole numbers >= 1", accepts, tuple)
+
+
+def _looks() -> Rule:
+    def accepts(value: Any) -> bool:
+        whole = isinstance(value, list) and bool(value) and all(map(is_integer, value))
+        return whole and value[0] >= 4 and all(a < b for a, b in itertools.pairwise(value))
+
+    return Rule("a list of rising whole numbers >= 4, such as [8, 12, 16, 20]", accepts, tuple)
 
 
 def _processes() -> Rule:
@@ -75,6 +84,7 @@ TOP_KEYS = {
     "workload": Key(anything("a table [workload]"), required=True),
     "slo": Key(anything("a table [slo]")),
     "gate": Key(anything("one [[gate]] or more")),
+    "compare": Key(anything("a table [compare]")),
 }
 _URL_ONLY = ("url", "model", "api_key_env")
 FOREIGN_KEYS = {
@@ -170,4 +180,18 @@ GATE_KEYS = {
     "margin_ratio": Key(number(0, above=True), required=True),
     "confidence": Key(number(0, 1, above=True)),
     "min_runs": Key(integer(2)),
+}
+COMPARE_KEYS = {
+    "gate": Key(anything("one [[compare.gate]] or more")),
+    "looks": Key(_looks()),
+    "confirm_pairs": Key(integer(6)),
+    "family_level": Key(number(0, 0.5, above=True)),
+    "seed": Key(integer(0)),
+    "max_minutes": Key(number(0, above=True)),
+    "single_stage": Key(boolean()),
+}
+PAIRED_GATE_KEYS = {
+    "metric": Key(text(), required=True),
+    "margin": Key(number(0), required=True),
+    "limit": Key(number(0, above=True), required=True),
 }
