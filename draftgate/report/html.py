@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment as Templates
-from jinja2 import PackageLoader, StrictUndefined
-
 from draftgate.drift.judge import TRAFFIC_GATE
 from draftgate.metrics import Direction, MetricDefinition, definition
 from draftgate.records import Environment
 from draftgate.report.details import client_table, failure_table, few_samples_note, metric_tables
 from draftgate.report.figures import figures
 from draftgate.report.format import count, minute, number, percent
-from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
-from draftgate.report.plots import DASHES, MARKERS, SERIES
+from draftgate.report.headline import best_arms, sentence
 from draftgate.report.summary import Summary
 from draftgate.report.table import streams
 from draftgate.report.tables import main_table, why_table
+from draftgate.report.templating import templates
 from draftgate.report.traffic import traffic_figure, traffic_setting, traffic_table
 from draftgate.report.verdicts import blocks, reach_of
 from draftgate.runstore import StoredRun
@@ -47,15 +44,7 @@ class Definition:
 
 def render_html(summary: Summary) -> str:
     """Return the whole page."""
-    templates = Templates(
-        loader=PackageLoader("draftgate.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.globals.update(symbols=SYMBOLS, label=label, streams=streams, count=count)
-    return templates.get_template("report.html.j2").render(page(summary)) + "\n"
+    return templates().get_template("report.html.j2").render(page(summary)) + "\n"
 
 
 def page(summary: Summary) -> dict[str, Any]:
@@ -77,7 +66,6 @@ def page(summary: Summary) -> dict[str, Any]:
         "traffic_figure": traffic_figure(summary),
         "traffic_setting": traffic_setting(summary),
         "traffic_confidence": percent(TRAFFIC_GATE.confidence),
-        "legend": [_legend_style(index) for index in range(len(SERIES))],
         "metric_tables": metric_tables(summary),
         "failures": failure_table(summary),
         "client": client_table(summary),
@@ -150,10 +138,6 @@ def _bar_reach(summary: Summary) -> str:
     """Return the change at the ends of the verdicts' bars; empty if there are none."""
     compared = any(verdict.comparison is not None for verdict in summary.verdicts)
     return f"{reach_of(summary.verdicts) * 100.0:.0f} %" if compared else ""
-
-
-def _legend_style(index: int) -> dict[str, str]:
-    return {"dash": DASHES[index], "marker": MARKERS[index]}
 
 
 def _definitions(summary: Summary) -> tuple[Definition, ...]:

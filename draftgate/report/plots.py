@@ -1,24 +1,19 @@
-"""Small plots as SVG text that follows the page's light or dark theme.
+"""Lines, points and distributions of arms as small plots.
 
-Matplotlib draws with sentinel colours and no background; afterwards each
-sentinel is replaced by the CSS variable that it stands for; the font is the
-page's. Takes plain numbers, knows nothing of runs. One idea and one axes per
-plot, sized for a phone; the page sets them side by side.
+Takes plain numbers, knows nothing of runs. One idea and one axes per plot,
+sized for a phone; the page sets them side by side. `draftgate.report.canvas`
+makes them fit for a page.
 """
 
-import io
 import math
-import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
+from draftgate.report.canvas import FOREGROUND, MUTED, SERIES, drawing
 from draftgate.report.format import number
 
 WIDTH_IN, HEIGHT_IN = 4.6, 3.05
@@ -28,17 +23,8 @@ ROOM_FOR_LABEL = 3.0
 """The axis of concurrencies ends at this many times the last one: the label of
 the break-even line stands there, clear of the data."""
 
-FOREGROUND, MUTED, GRID = "#0a0b01", "#0a0b02", "#0a0b03"
-SERIES = ("#0a0c00", "#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
 DASHES = ("0", "6 2.5", "1.5 2", "7 2 1.5 2", "4 2", "9 3", "3 1.5 1 1.5")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-
-_VARIABLES = {
-    FOREGROUND: "var(--fg)",
-    MUTED: "var(--muted)",
-    GRID: "var(--grid)",
-    **{sentinel: f"var(--c{index})" for index, sentinel in enumerate(SERIES)},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,44 +137,12 @@ def _bars(axes: Axes, line: Series) -> None:
 
 
 def _render(key: str, axis: Axis, draw: Callable[[Axes], None]) -> str:
-    with _shared_style():
-        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
-        FigureCanvasSVG(figure)
+    def fill(figure: Figure) -> None:
         axes = figure.add_subplot(xscale="log" if axis.x_log else "linear")
         draw(axes)
         _dress(axes, axis)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return themed(out.getvalue(), key)
 
-
-def _shared_style() -> AbstractContextManager[None]:
-    return mpl.rc_context(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "draftgate",
-            "font.size": 10.5,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.edgecolor": MUTED,
-            "axes.labelcolor": MUTED,
-            "axes.labelsize": 10.5,
-            "axes.linewidth": 0.8,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": GRID,
-            "grid.linewidth": 0.8,
-            "text.color": FOREGROUND,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "xtick.labelsize": 10.0,
-            "ytick.labelsize": 10.0,
-            "lines.linewidth": 1.8,
-            "lines.markersize": 5.0,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-        }
-    )
+    return drawing(key, (WIDTH_IN, HEIGHT_IN), fill)
 
 
 def _dress(axes: Axes, axis: Axis) -> None:
@@ -231,26 +185,3 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 def _tick(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else number(value)
-
-
-def themed(svg: str, key: str) -> str:
-    """Return matplotlib's SVG fit to stand inside a page.
-
-    Drops the prologue, metadata and fixed size, makes every id unique by
-    `key`, and puts CSS variables in place of sentinel colours; the font is left to the page.
-
-    Args:
-        svg: The file as matplotlib writes it.
-        key: Word that no other plot of the page has.
-    """
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', r'<svg viewBox="\1">', svg, count=1)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{key}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", svg)
-    svg = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{key}-\1"', svg)
-    for sentinel, variable in _VARIABLES.items():
-        svg = svg.replace(sentinel, variable)
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r" ?font-family: [^;\"]+;?", "", svg)
-    return re.sub(r"\n\s*", "\n", svg).strip()

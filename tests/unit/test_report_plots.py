@@ -5,9 +5,8 @@ import re
 
 import pytest
 
+from draftgate.report.canvas import FOREGROUND, SERIES
 from draftgate.report.plots import (
-    FOREGROUND,
-    SERIES,
     Axis,
     Series,
     cdf_plot,
