@@ -5,10 +5,8 @@ Values are drawn from a seeded generator; stages are worked out from them by
 comparison. How the product goes from pairs to a verdict is not used here.
 """
 
-import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ import numpy as np
 from draftgate.compare.records import (
     COMPARISON_SCHEMA_VERSION,
     Cause,
-    CellValues,
     ComparisonHeader,
     ComparisonResult,
     FactorLoss,
@@ -25,7 +22,6 @@ from draftgate.compare.records import (
     Pair,
     Role,
     Scale,
-    ServerStart,
     SideSpec,
     Stage,
     StageNumbers,
@@ -37,7 +33,6 @@ from draftgate.stats.confirm import stage_two
 from draftgate.stats.family import judge_family
 from draftgate.stats.losses import (
     absolute_losses,
-    candidate_first,
     estimate,
     log_loss,
     loss_ratio,
@@ -45,13 +40,18 @@ from draftgate.stats.losses import (
 )
 from draftgate.stats.sequential import LOOKS, PASS_CONFIDENCE, LookPlan, Standing, stage_one
 from draftgate.verdict import Outcome
+from tests.support.comparison_pairs import (
+    ARMS,
+    BY_PROMPT,
+    CELLS,
+    CONCURRENCIES,
+    MISSING,
+    REQUESTS,
+    cell_of,
+    make_pairs,
+    value_of,
+)
 from tests.support.samples import START, make_environment, make_profile
-
-BY_PROMPT = "tokens_per_step_by_prompt"
-ARMS = ("none", "ngram", "draft_model")
-CONCURRENCIES = (1, 8)
-REQUESTS = 40
-"""Requests per start and number of streams."""
 
 GATES = (
     PairedGateSpec("output_tokens_per_s", 0.01, 0.05),
@@ -69,47 +69,6 @@ SEVERITY = (
     Outcome.PASS,
     Outcome.IMPROVEMENT,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """What one arm's cell is drawn from; the candidate's changes beside it.
-
-    Attributes:
-        step_s: Step time of the base.
-        tokens: Tokens per step of the base.
-        slower: Factor on the candidate's step time.
-        fewer: Factor on the candidate's tokens per step.
-        ttft_noise: Standard deviation of the log of a start's p90.
-    """
-
-    step_s: float
-    tokens: float
-    slower: float = 1.0
-    fewer: float = 1.0
-    ttft_noise: float = 0.015
-
-
-CELLS: Mapping[tuple[str, int], _Cell] = {
-    ("none", 1): _Cell(0.025, 1.0),
-    ("none", 8): _Cell(0.040, 1.0, slower=1.08),
-    ("ngram", 1): _Cell(0.030, 1.5),
-    ("ngram", 8): _Cell(0.048, 1.5, fewer=0.92),
-    ("draft_model", 1): _Cell(0.055, 2.6, slower=0.94),
-    ("draft_model", 8): _Cell(0.090, 2.6, ttft_noise=0.20),
-}
-"""Planted: step time at none x 8, acceptance at ngram x 8, a gain at draft_model x 1."""
-
-_PAIRS = {
-    ("none", Stage.SEARCH): 8,
-    ("ngram", Stage.SEARCH): 8,
-    ("draft_model", Stage.SEARCH): 20,
-    ("none", Stage.CONFIRM): 24,
-    ("ngram", Stage.CONFIRM): 24,
-}
-
-_MISSING = ("ngram", 1, "ttft_p90_s")
-"""Left out of three starts of the candidate, so that its gate is INVALID_RUN."""
 
 
 def stored_comparison(
@@ -135,7 +94,7 @@ def stored_comparison(
         notes: As in the result; None for two typical ones.
     """
     header = _header(labels, profile or make_profile(concurrencies=CONCURRENCIES))
-    pairs = tuple(_pairs(np.random.default_rng(seed), engines))
+    pairs = tuple(make_pairs(seed, engines))
     results = _corrected([_result(gate, pairs) for gate in header.gates])
     return StoredComparison(
         header=header,
@@ -266,103 +225,6 @@ def _notes(engines: tuple[str, str]) -> tuple[str, ...]:
     )
 
 
-def _pairs(rng: np.random.Generator, engines: tuple[str, str]) -> Iterable[Pair]:
-    taken = 0
-    for (arm, stage), count in _PAIRS.items():
-        order = candidate_first(count, seed=zlib.crc32(arm.encode()) + stage.value)
-        for slot, first in enumerate(order):
-            spoilt = (arm, stage, slot) == ("none", Stage.SEARCH, 3)
-            for attempt in range(2 if spoilt else 1):
-                invalid = spoilt and attempt == 0
-                when = START + timedelta(minutes=2 * taken)
-                starts = [
-                    _start(rng, arm, role, engines, at=when + timedelta(minutes=place))
-                    for role, place in ((Role.BASE, int(first)), (Role.CANDIDATE, int(not first)))
-                ]
-                pair = Pair(arm, stage, slot, attempt, first, "example", *starts)
-                pair = _holed(pair) if (arm, stage) == ("ngram", Stage.SEARCH) else pair
-                yield _spoilt(pair) if invalid else pair
-                taken += 1
-
-
-def _start(
-    rng: np.random.Generator, arm: str, role: Role, engines: tuple[str, str], *, at: Any
-) -> ServerStart:
-    return ServerStart(
-        role=role,
-        started_at=at.isoformat(),
-        ready_s=round(float(rng.normal(18.0, 0.5)), 3),
-        engine=engines[role is Role.CANDIDATE],
-        cells=tuple(_values(rng, arm, c, role) for c in CONCURRENCIES),
-    )
-
-
-def _values(rng: np.random.Generator, arm: str, concurrency: int, role: Role) -> CellValues:
-    cell, candidate = CELLS[arm, concurrency], role is Role.CANDIDATE
-
-    def noisy(spread: float) -> float:
-        return float(np.exp(rng.normal(0.0, spread)))
-
-    step = cell.step_s * (cell.slower if candidate else 1.0) * noisy(0.006)
-    tokens = cell.tokens * (cell.fewer if candidate else 1.0)
-    prompts = tuple(
-        (f"chat-{n:03d}", round(max(1.0, tokens * (0.8 + 0.05 * n)) * noisy(0.004), 6))
-        for n in range(9)
-    )
-    if arm == "none":
-        prompts = tuple((name, 1.0) for name, _ in prompts)
-    tokens = tokens * noisy(0.002) if arm != "none" else 1.0
-    share = 0.93 * noisy(0.001)
-    values = {
-        "output_tokens_per_s": concurrency * tokens / step * share,
-        "tokens_per_step": tokens,
-        "step_time_s": step,
-        "decode_share_ratio": share,
-        "per_token_p50_s": step / tokens * noisy(0.002),
-        "ttft_p90_s": 0.12 * (1 + concurrency / 8) * noisy(cell.ttft_noise),
-    }
-    return CellValues(
-        concurrency=concurrency,
-        values=tuple((name, round(value, 6)) for name, value in values.items()),
-        requests=REQUESTS,
-        prompts=prompts,
-        spreads=(("ttft_p90_s", 0.02),),
-        sample=f"samples/{arm}-{concurrency}-{role.value}-{rng.integers(10**6):06d}.parquet",
-    )
-
-
-def _spoilt(pair: Pair) -> Pair:
-    cells = (
-        replace(pair.candidate.cells[0], invalid=("event-loop lag of 80 ms",)),
-        *pair.candidate.cells[1:],
-    )
-    return replace(pair, candidate=replace(pair.candidate, cells=cells))
-
-
-def _holed(pair: Pair) -> Pair:
-    """Return the pair without the metric of `_MISSING` on the candidate's side of slots 0 to 2."""
-    if pair.slot > 2:
-        return pair
-    cells = tuple(
-        replace(cell, values=tuple(v for v in cell.values if v[0] != _MISSING[2]))
-        if cell.concurrency == _MISSING[1]
-        else cell
-        for cell in pair.candidate.cells
-    )
-    return replace(pair, candidate=replace(pair.candidate, cells=cells))
-
-
-def _cell(start: ServerStart, concurrency: int) -> CellValues:
-    return next(cell for cell in start.cells if cell.concurrency == concurrency)
-
-
-def _value(start: ServerStart, gate: Gate) -> float:
-    cell = _cell(start, gate.concurrency)
-    if gate.scale is Scale.ABSOLUTE:
-        return float(np.mean([value for _, value in cell.prompts]))
-    return dict(cell.values)[gate.metric]
-
-
 def _higher(metric: str) -> bool:
     return not metric.endswith("_s") or metric.endswith("_per_s")
 
@@ -371,11 +233,11 @@ def _losses(gate: Gate, pairs: list[Pair]) -> np.ndarray[Any, Any]:
     sides = [[getattr(pair, role.value) for pair in pairs] for role in Role]
     if gate.scale is Scale.ABSOLUTE:
         rows = [
-            np.array([[v for _, v in _cell(start, gate.concurrency).prompts] for start in side])
+            np.array([[v for _, v in cell_of(start, gate.concurrency).prompts] for start in side])
             for side in sides
         ]
         return absolute_losses(rows[0], rows[1])
-    values = [[_value(start, gate) for start in side] for side in sides]
+    values = [[value_of(start, gate) for start in side] for side in sides]
     return relative_losses(values[0], values[1], higher_is_better=_higher(gate.metric))
 
 
@@ -391,7 +253,7 @@ def _on_scale(gate: Gate) -> tuple[Callable[[float], float], Callable[[float], f
 
 
 def _result(gate: Gate, pairs: tuple[Pair, ...]) -> GateResult:
-    if (gate.arm, gate.concurrency, gate.metric) == _MISSING:
+    if (gate.arm, gate.concurrency, gate.metric) == MISSING:
         return _invalid(gate)
     mine = [pair for pair in pairs if pair.arm == gate.arm and not pair.invalid]
     search = [pair for pair in mine if pair.stage is Stage.SEARCH]
@@ -418,8 +280,8 @@ def _result(gate: Gate, pairs: tuple[Pair, ...]) -> GateResult:
         outcome=outcome,
         reason=_reason(outcome, gate, numbers),
         next_step=_next_step(outcome, look.pairs_needed),
-        base_value=_mean([_value(pair.base, gate) for pair in judged], gate),
-        value=_mean([_value(pair.candidate, gate) for pair in judged], gate),
+        base_value=_mean([value_of(pair.base, gate) for pair in judged], gate),
+        value=_mean([value_of(pair.candidate, gate) for pair in judged], gate),
         search=numbers,
         confirm=second,
         adjusted_p=None,
@@ -540,7 +402,9 @@ _POSITIONS = (
 
 def _factor(gate: Gate, pairs: list[Pair], label: str, metric: str, *, named: str) -> FactorLoss:
     values = replace(gate, metric=metric, scale=Scale.RATIO)
-    logs = np.array([np.log(_value(p.candidate, values) / _value(p.base, values)) for p in pairs])
+    logs = np.array(
+        [np.log(value_of(p.candidate, values) / value_of(p.base, values)) for p in pairs]
+    )
     half = 2.8 * float(logs.std(ddof=1)) / len(pairs) ** 0.5
     mean = float(logs.mean())
     low, high = (float(np.expm1(mean + sign * half)) for sign in (-1, 1))
