@@ -132,6 +132,9 @@ class EngineCounters:
         queue_time_count: Requests behind that sum.
         kv_use_max_ratio: Largest share of KV blocks in use that a scrape saw.
         speculation: None where speculation is off.
+        prefill_time_sum_s: Summed time from being scheduled to the first token,
+            seconds; None where the engine does not tell it.
+        prefill_time_count: Requests behind that sum; None likewise.
     """
 
     generation_tokens: int
@@ -140,6 +143,8 @@ class EngineCounters:
     queue_time_count: int
     kv_use_max_ratio: float | None
     speculation: SpeculationCounters | None
+    prefill_time_sum_s: float | None = None
+    prefill_time_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

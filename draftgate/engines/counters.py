@@ -20,8 +20,8 @@ class CounterSnapshot:
     """Totals since the server started, as one scrape saw them.
 
     Attributes are those of `EngineCounters` and `SpeculationCounters`;
-    `kv_use_ratio` is the gauge at the moment of the scrape and `speculation`
-    is None where speculation is off.
+    `kv_use_ratio` is the gauge at the moment of the scrape, `speculation` is None
+    where speculation is off, the prefill time where the page does not tell it.
     """
 
     generation_tokens: int
@@ -30,6 +30,8 @@ class CounterSnapshot:
     queue_time_count: int
     kv_use_ratio: float | None
     speculation: SpeculationCounters | None
+    prefill_time_sum_s: float | None = None
+    prefill_time_count: int | None = None
 
 
 Sample = tuple[Mapping[str, str], float]
@@ -73,6 +75,19 @@ def total(samples: Mapping[str, list[Sample]], name: str) -> float:
     return found
 
 
+def sum_and_count(
+    samples: Mapping[str, list[Sample]], name: str
+) -> tuple[float, int] | tuple[None, None]:
+    """Return `name`_sum and `name`_count of a histogram; None twice if the page lacks it.
+
+    Raises:
+        EngineError: If one of the two is missing, or no finite number.
+    """
+    if f"{name}_sum" not in samples and f"{name}_count" not in samples:
+        return None, None
+    return total(samples, f"{name}_sum"), int(total(samples, f"{name}_count"))
+
+
 def by_position(samples: Iterable[Sample]) -> tuple[int, ...]:
     """Return totals by draft position 0, 1, ... from samples labelled `position`.
 
@@ -94,6 +109,7 @@ def difference(before: CounterSnapshot, after: CounterSnapshot) -> EngineCounter
     Raises:
         MeasurementError: If a total fell, which means a restart in between.
     """
+    prefill_s, prefills = _prefill(before, after)
     return EngineCounters(
         generation_tokens=_grown("generation_tokens", before, after),
         prompt_tokens=_grown("prompt_tokens", before, after),
@@ -101,7 +117,21 @@ def difference(before: CounterSnapshot, after: CounterSnapshot) -> EngineCounter
         queue_time_count=_grown("queue_time_count", before, after),
         kv_use_max_ratio=_largest(before.kv_use_ratio, after.kv_use_ratio),
         speculation=_speculation(before.speculation, after.speculation),
+        prefill_time_sum_s=prefill_s,
+        prefill_time_count=prefills,
     )
+
+
+def _prefill(
+    before: CounterSnapshot, after: CounterSnapshot
+) -> tuple[float, int] | tuple[None, None]:
+    """Return sum and count of prefill times; None twice where the page tells neither."""
+    if after.prefill_time_sum_s is None or after.prefill_time_count is None:
+        if before.prefill_time_count is not None:
+            raise MeasurementError(f"the engine's counters of prefill are gone: {_RESTARTED}")
+        return None, None
+    rise = _rise("prefill_time_count", before.prefill_time_count or 0, after.prefill_time_count)
+    return after.prefill_time_sum_s - (before.prefill_time_sum_s or 0.0), rise
 
 
 def _grown(name: str, before: CounterSnapshot, after: CounterSnapshot) -> int:

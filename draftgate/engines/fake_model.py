@@ -178,6 +178,8 @@ class FakeCounters:
     generation_tokens: int = 0
     queue_time_sum_s: float = 0.0
     queue_time_count: int = 0
+    prefill_time_sum_s: float = 0.0
+    prefill_time_count: int = 0
     running: int = 0
     waiting: int = 0
     num_drafts: int = 0
@@ -201,10 +203,8 @@ class FakeCounters:
             *_sample("vllm:kv_cache_usage_perc", "gauge", labels, kv_use),
             *_sample("vllm:prompt_tokens", "counter", labels, self.prompt_tokens),
             *_sample("vllm:generation_tokens", "counter", labels, self.generation_tokens),
-            "# TYPE vllm:request_queue_time_seconds histogram",
-            f'vllm:request_queue_time_seconds_bucket{{le="+Inf",{labels}}} {self.queue_time_count}',
-            f"vllm:request_queue_time_seconds_sum{{{labels}}} {self.queue_time_sum_s}",
-            f"vllm:request_queue_time_seconds_count{{{labels}}} {self.queue_time_count}",
+            *_histogram("queue", labels, self.queue_time_sum_s, self.queue_time_count),
+            *_histogram("prefill", labels, self.prefill_time_sum_s, self.prefill_time_count),
         ]
         if config.method is not None:
             lines += self._speculation(labels, config.k)
@@ -229,3 +229,13 @@ class FakeCounters:
 def _sample(name: str, kind: str, labels: str, value: float) -> list[str]:
     suffix = "_total" if kind == "counter" else ""
     return [f"# TYPE {name}{suffix} {kind}", f"{name}{suffix}{{{labels}}} {value}"]
+
+
+def _histogram(part: str, labels: str, sum_s: float, count: int) -> list[str]:
+    name = f"vllm:request_{part}_time_seconds"
+    return [
+        f"# TYPE {name} histogram",
+        f'{name}_bucket{{le="+Inf",{labels}}} {count}',
+        f"{name}_sum{{{labels}}} {sum_s}",
+        f"{name}_count{{{labels}}} {count}",
+    ]

@@ -305,7 +305,8 @@ class FakeServer:
             counters.waiting -= 1
         counters.running += 1
         self.most_running = max(self.most_running, counters.running)
-        counters.queue_time_sum_s += now() - arrived
+        scheduled = now()
+        counters.queue_time_sum_s += scheduled - arrived
         counters.queue_time_count += 1
         counters.prompt_tokens += work.prompt_tokens
         tokens = work.tokens[:-1] if "wrong_length" in work.faults else work.tokens
@@ -318,6 +319,9 @@ class FakeServer:
                 if index > 0 and config.method is not None:
                     accepted = step_tokens(config.tokens_per_step, index - 1) - 1
                     counters.verified(accepted, config.k)
+                if index == 0:
+                    counters.prefill_time_sum_s += now() - scheduled
+                    counters.prefill_time_count += 1
                 counters.generation_tokens += len(chunk)
                 yield chunk
                 wait_s = config.step_s + config.step_s_per_stream * counters.running

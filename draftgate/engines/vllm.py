@@ -16,6 +16,7 @@ from draftgate.engines.counters import (
     Sample,
     by_position,
     parse_samples,
+    sum_and_count,
     total,
 )
 from draftgate.records import SpeculationCounters
@@ -78,6 +79,7 @@ class Vllm:
     def parse_counters(self, text: str) -> CounterSnapshot:
         """Return totals summed over engines (data-parallel ranks)."""
         samples = parse_samples(text)
+        prefill_s, prefills = sum_and_count(samples, "vllm:request_prefill_time_seconds")
         return CounterSnapshot(
             generation_tokens=int(total(samples, "vllm:generation_tokens_total")),
             prompt_tokens=int(total(samples, "vllm:prompt_tokens_total")),
@@ -85,6 +87,8 @@ class Vllm:
             queue_time_count=int(total(samples, "vllm:request_queue_time_seconds_count")),
             kv_use_ratio=_largest_gauge(samples, "vllm:kv_cache_usage_perc"),
             speculation=_speculation(samples),
+            prefill_time_sum_s=prefill_s,
+            prefill_time_count=prefills,
         )
 
 

@@ -1,5 +1,5 @@
-"""Resources: what the server used, what the engine reports of its queue and cache,
-and whether the client could have been what was measured.
+"""Resources: what the server used, what the engine reports of its cache, and whether the
+client could have been what was measured.
 """
 
 from collections.abc import Callable
@@ -8,21 +8,6 @@ from typing import Any
 from draftgate.metrics.definition import Direction, metric
 from draftgate.records import EngineCounters, RunSamples
 from draftgate.specs import SLO
-
-
-@metric(
-    "queue_time_mean_s",
-    "queue time, mean",
-    "s",
-    Direction.LOWER,
-    formula="summed time to be scheduled / requests scheduled, by the engine's counters",
-    cause="prefill or queueing",
-)
-def queue_time_mean_s(run: RunSamples, slo: SLO) -> float | None:  # noqa: ARG001 - one signature for all
-    """Return the mean time a request waited inside the engine."""
-    if run.counters is None or not run.counters.queue_time_count:
-        return None
-    return run.counters.queue_time_sum_s / run.counters.queue_time_count
 
 
 @metric(

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from draftgate.engines import ENGINES
-from draftgate.engines.counters import CounterSnapshot, by_position, difference, parse_samples
+from draftgate.engines.counters import (
+    CounterSnapshot,
+    by_position,
+    difference,
+    parse_samples,
+    sum_and_count,
+)
 from draftgate.errors import EngineError, MeasurementError
 from draftgate.records import SpeculationCounters
 
@@ -39,6 +45,35 @@ def test_page_without_speculation_has_none() -> None:
 
     assert snapshot.speculation is None
     assert snapshot.generation_tokens == 5000
+
+
+def test_prefill_time_is_summed_over_engines() -> None:
+    """A page that tells prefill times gives their sum and the requests behind it."""
+    stem = "vllm:request_prefill_time_seconds"
+    prefill = [f"# TYPE {stem} histogram"]
+    for engine, sum_s, count in ((0, 1.5, 40), (1, 0.25, 10)):
+        labels = f'engine="{engine}",model_name="target"'
+        prefill += [f'{stem}_bucket{{{labels},le="+Inf"}} {count}']
+        prefill += [f"{stem}_count{{{labels}}} {count}", f"{stem}_sum{{{labels}}} {sum_s}"]
+
+    snapshot = ENGINES.get("vllm").parse_counters(PAGE + "\n".join(prefill) + "\n")
+
+    assert (snapshot.prefill_time_sum_s, snapshot.prefill_time_count) == (1.75, 50)
+
+
+def test_page_without_prefill_time_knows_none() -> None:
+    """A version that does not tell prefill times is no error and no zero."""
+    snapshot = ENGINES.get("vllm").parse_counters(PAGE)
+
+    assert (snapshot.prefill_time_sum_s, snapshot.prefill_time_count) == (None, None)
+
+
+def test_sum_without_its_count_is_an_error() -> None:
+    """Half a histogram is refused with the name of the missing half."""
+    samples = parse_samples("x_seconds_sum 3\n")
+
+    with pytest.raises(EngineError, match="x_seconds_count"):
+        sum_and_count(samples, "x_seconds")
 
 
 def test_page_without_kv_gauge_knows_no_kv_use() -> None:
@@ -113,6 +148,35 @@ def test_difference_is_what_happened_in_between() -> None:
     assert (found.queue_time_sum_s, found.queue_time_count) == (0.25, 4)
     assert found.kv_use_max_ratio == 0.25
     assert found.speculation == SpeculationCounters(10, 30, 18, (10, 5, 3))
+
+
+@pytest.mark.parametrize(("before", "expected"), [((0.5, 4), (0.75, 3)), ((None, None), (1.25, 7))])
+def test_prefill_times_are_subtracted(
+    before: tuple[float | None, int | None], expected: tuple[float, int]
+) -> None:
+    """A histogram that the first page did not have starts at nought."""
+    first = replace(BEFORE, prefill_time_sum_s=before[0], prefill_time_count=before[1])
+    after = replace(BEFORE, prefill_time_sum_s=1.25, prefill_time_count=7)
+
+    found = difference(first, after)
+
+    assert (found.prefill_time_sum_s, found.prefill_time_count) == expected
+
+
+def test_prefill_times_that_nobody_tells_stay_unknown() -> None:
+    """Two pages without them give none."""
+    found = difference(BEFORE, BEFORE)
+
+    assert (found.prefill_time_sum_s, found.prefill_time_count) == (None, None)
+
+
+@pytest.mark.parametrize("after", [(None, None), (0.1, 3)], ids=["vanished", "fell"])
+def test_prefill_times_that_shrink_are_a_restart(after: tuple[float | None, int | None]) -> None:
+    """A count that fell or vanished means another server."""
+    first = replace(BEFORE, prefill_time_sum_s=0.5, prefill_time_count=4)
+
+    with pytest.raises(MeasurementError, match="restarted"):
+        difference(first, replace(first, prefill_time_sum_s=after[0], prefill_time_count=after[1]))
 
 
 def test_counters_that_appear_in_between_count_from_zero() -> None:

@@ -138,6 +138,7 @@ def test_counters_state_the_configured_acceptance() -> None:
         ("vllm:prompt_tokens_total", None): 3,
         ("vllm:generation_tokens_total", None): 11,
         ("vllm:request_queue_time_seconds_count", None): 1,
+        ("vllm:request_prefill_time_seconds_count", None): 1,
         ("vllm:kv_cache_usage_perc", None): 0,
         (f"{stem}_drafts_total", None): 4,
         (f"{stem}_draft_tokens_total", None): 12,
