@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol
 
 from draftgate.errors import SpecError
 from draftgate.metrics import Direction, MetricDefinition, definition
@@ -86,7 +87,15 @@ _SEVERITY = (
 )
 
 
-def worst(verdicts: Iterable[Verdict]) -> Outcome:
+class HasOutcome(Protocol):
+    """Anything that was judged."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The decision."""
+
+
+def worst(verdicts: Iterable[HasOutcome]) -> Outcome:
     """Return the outcome that decides for all of them.
 
     A regression that was found outranks runs that could not be used, those

@@ -14,6 +14,7 @@ from draftgate.errors import (
     MeasurementError,
     SpecError,
 )
+from draftgate.verdict import Outcome
 
 
 class Exit(enum.IntEnum):
@@ -25,6 +26,7 @@ class Exit(enum.IntEnum):
     UNUSABLE_RUN = 3, "a run was taken but can't be used or stored"
     NO_BASELINE = 4, "no baseline fits, or one is damaged"
     ENGINE = 5, "the server did not start, died or did not answer"
+    INCONCLUSIVE = 6, "no loss was shown, but the evidence doesn't suffice to pass"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
     meaning: str
@@ -48,6 +50,21 @@ _EXIT_OF: tuple[tuple[type[DraftgateError], Exit], ...] = (
 def exit_of(error: DraftgateError) -> Exit:
     """Return the code that says whose fault `error` is."""
     return next(code for kind, code in _EXIT_OF if isinstance(error, kind))
+
+
+_EXIT_FOR = {
+    Outcome.PASS: Exit.OK,
+    Outcome.IMPROVEMENT: Exit.OK,
+    Outcome.REGRESSION: Exit.REGRESSION,
+    Outcome.INCONCLUSIVE: Exit.INCONCLUSIVE,
+    Outcome.NO_BASELINE: Exit.NO_BASELINE,
+    Outcome.INVALID_RUN: Exit.UNUSABLE_RUN,
+}
+
+
+def exit_for(outcome: Outcome) -> Exit:
+    """Return the code that says what was decided."""
+    return _EXIT_FOR[outcome]
 
 
 def say(line: str) -> None:

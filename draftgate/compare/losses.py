@@ -49,7 +49,7 @@ def usable_pairs(pairs: Sequence[Pair], arm: str, stage: Stage) -> tuple[Pair, .
         for pair in pairs
         if (pair.arm, pair.stage) == (arm, stage) and not pair.invalid
     }
-    found = []
+    found: list[Pair] = []
     while len(found) in by_slot:
         found.append(by_slot[len(found)])
     return tuple(found)

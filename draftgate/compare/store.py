@@ -40,12 +40,14 @@ class ComparisonState:
     Attributes:
         minutes: Time spent taking pairs, over all sittings.
         ended: `running`, `decided`, `budget` or `interrupted`.
+        longest_minutes: The longest time that one pair took.
         sittings: How often it was started or resumed.
         notes: What a reader has to know.
     """
 
     minutes: float = 0.0
     ended: str = "running"
+    longest_minutes: float = 0.0
     sittings: int = 0
     notes: tuple[str, ...] = ()
 
