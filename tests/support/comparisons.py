@@ -148,6 +148,13 @@ def without_baseline(result: GateResult) -> GateResult:
     )
 
 
+def one_of_each(comparison: StoredComparison) -> StoredComparison:
+    """Return the comparison with one gate of every outcome, NO_BASELINE too."""
+    gates = [gate_of(comparison, o) for o in Outcome if o is not Outcome.NO_BASELINE]
+    other = next(gate for gate in comparison.result.gates if gate not in gates)
+    return with_gates(comparison, [*gates, without_baseline(other)])
+
+
 def not_started(comparison: StoredComparison) -> StoredComparison:
     """Return the comparison before its first pair: every gate is open."""
     opened = [
@@ -268,7 +275,7 @@ def _result(gate: Gate, pairs: tuple[Pair, ...]) -> GateResult:
         low=outward(look.low),
         high=outward(look.high),
         p_value=look.p_value,
-        losses=tuple(losses.tolist()),
+        losses=tuple(map(outward, losses.tolist())),
     )
     judged = search[: look.pairs]
     second = None
@@ -302,7 +309,7 @@ def _second(gate: Gate, pairs: list[Pair]) -> StageNumbers:
         low=outward(found.low),
         high=outward(estimate(losses, first).bound(PASS_CONFIDENCE)),
         p_value=found.p_value,
-        losses=tuple(losses.tolist()),
+        losses=tuple(map(outward, losses.tolist())),
     )
 
 
