@@ -134,7 +134,6 @@ def _use_servers(
     document: dict[str, Any], addresses: dict[str, str], wanted: Sequence[str]
 ) -> None:
     _relaunch(document, "url")
-    document["engine"].pop("url", None)
     known = [arm["name"] for arm in document["arm"]]
     if "" in addresses:
         addresses = {_only(wanted or known): addresses[""]}

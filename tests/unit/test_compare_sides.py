@@ -403,6 +403,7 @@ def test_secrets_stay_out_of_labels_texts_and_messages(profile: Path) -> None:
     assert ("HF_TOKEN", "hush") in found.arms[0].engine.env
 
 
+@settings(deadline=None)
 @given(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40).filter(
         lambda text: text.strip() != ""
@@ -422,7 +423,7 @@ def test_any_text_is_a_form_or_refused(text: str) -> None:
 _STRINGS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), max_size=12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(_STRINGS, max_size=4), _STRINGS)
 def test_quoted_values_arrive_whole(values: list[str], last: str) -> None:
     """Whatever stands in quotes, `;` and escaped quotes too, stays in its assignment."""
