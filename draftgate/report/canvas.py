@@ -106,8 +106,31 @@ def themed(svg: str, key: str) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{key}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", svg)
     svg = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{key}-\1"', svg)
-    for sentinel, variable in _VARIABLES.items():
-        svg = svg.replace(sentinel, variable)
+    for sentinel, name in _VARIABLES.items():
+        svg = svg.replace(sentinel, name)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r" ?font-family: [^;\"]+;?", "", svg)
-    return re.sub(r"\n\s*", "\n", svg).strip()
+    return _lean(re.sub(r"\n\s*", "\n", svg).strip())
+
+
+def _lean(svg: str) -> str:
+    """Return half the text for the same picture: a page may hold dozens of drawings.
+
+    Drops turns by nothing, ids that nothing refers to and digits beyond a
+    hundredth of a point, and says the style of points in a row once.
+    """
+    svg = svg.replace(' transform="rotate(-0 ', ' transform="rotate(0 ')
+    svg = re.sub(r' transform="rotate\(0 [^)]*\)"', "", svg)
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda at: at[0] if at[1] in used else "", svg)
+    svg = re.sub(r"\d+\.\d{3,}", lambda at: f"{float(at[0]):.2f}", svg)
+    svg = re.sub(r"<g>\n((?:<use [^>]*>\n)+)</g>", _styled_once, svg)
+    return re.sub(r" ?\n(?=[LMCQz\"])", " ", svg)
+
+
+def _styled_once(points: re.Match[str]) -> str:
+    styles = set(re.findall(r' style="([^"]*)"', points[1]))
+    if len(styles) != 1:
+        return points[0]
+    bare = re.sub(r' style="[^"]*"', "", points[1])
+    return f'<g style="{styles.pop()}">\n{bare}</g>'
