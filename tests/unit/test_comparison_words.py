@@ -154,11 +154,21 @@ def test_factor_in_seconds_is_shown_in_milliseconds() -> None:
     assert factor_text(factor) == "queueing +12.0 ms [10.0, 14.0]"
 
 
+def test_factor_names_what_was_measured_unless_it_is_its_label() -> None:
+    """A fall of the decode share must not read as a fall of queueing."""
+    step, share = _factors()[0], _factors()[2]
+
+    assert factor_text(step) == "step time +8.1 % [7.7, 8.5]"
+    assert factor_text(replace(share, change=-0.05, low=-0.06, high=-0.04)) == (
+        f"prefill or queueing (decode share {MINUS}5 % [{MINUS}6, {MINUS}4])"
+    )
+
+
 def test_counts_and_times_are_words() -> None:
     """Minutes become hours, and a hopeless number of pairs is not spelled out."""
     assert [minutes_text(m) for m in (0.0, 3.25, 95.4, 183.4)] == [
         "0 minutes",
-        "3.25 minutes",
+        "3.2 minutes",
         "95 minutes",
         "3.1 hours",
     ]
@@ -200,8 +210,8 @@ def test_stand_in_names_both_metrics_and_the_reason() -> None:
         (
             Outcome.REGRESSION,
             (
-                "REGRESSION: acceptance -8 % [-8.1, -7.9] at 8 streams (arm ngram); "
-                "5 of 5 gates regressed"
+                "REGRESSION: acceptance (tokens per step -8 % [-8.1, -7.9]) at 8 streams "
+                "(arm ngram); 5 of 5 gates regressed"
             ),
         ),
         (
@@ -212,7 +222,7 @@ def test_stand_in_names_both_metrics_and_the_reason() -> None:
             Outcome.INVALID_RUN,
             (
                 "INVALID RUN: 1 of 1 gate can't be judged: ttft_p90_s is missing in 3 of 8 starts "
-                "of the candidate (ngram at 1 stream)"
+                "of the candidate (ngram at 1 stream, time to first token, p90)"
             ),
         ),
     ],
@@ -227,7 +237,8 @@ def test_headline_without_a_baseline_gives_the_reason() -> None:
     found = with_gates(COMPARISON, [without_baseline(REGRESSION)])
 
     assert headline(found) == (
-        "NO BASELINE: 1 of 1 gate can't be judged: the base has no arm 'none' (none at 8 streams)"
+        "NO BASELINE: 1 of 1 gate can't be judged: the base has no arm 'none' "
+        "(none at 8 streams, output tokens/s)"
     )
 
 

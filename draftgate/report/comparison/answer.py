@@ -65,7 +65,8 @@ def _said(comparison: StoredComparison) -> str:
     if outcome is Outcome.REGRESSION:
         return f"{lead_text(hits)}; {share} regressed"
     if outcome in (Outcome.INVALID_RUN, Outcome.NO_BASELINE):
-        return f"{share} can't be judged: {hits[0].reason.rstrip('. ')} ({place(hits[0].gate)})"
+        where = f"{place(hits[0].gate)}, {title(hits[0].gate.metric)}"
+        return f"{share} can't be judged: {hits[0].reason.rstrip('. ')} ({where})"
     if outcome is Outcome.INCONCLUSIVE:
         return f"{share} not decided; {_open_text(hits)}"
     if outcome is Outcome.IMPROVEMENT:

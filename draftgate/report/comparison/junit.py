@@ -92,7 +92,7 @@ def _facts(comparison: StoredComparison) -> Iterable[tuple[str, object]]:
     yield "candidate", header.candidate.label
     yield "candidate_engine", ", ".join(engines(comparison, Role.CANDIDATE))
     yield "hardware", header.environment.hardware
-    yield "pairs", len(comparison.pairs)
+    yield "pairs_taken", len(comparison.pairs)
     yield "family_level_ratio", result.family_level
 
 

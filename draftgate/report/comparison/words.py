@@ -19,7 +19,6 @@ from draftgate.report.format import (
     TIMES,
     decimals_of,
     fixed,
-    number,
     percent,
     scale_for,
 )
@@ -157,10 +156,21 @@ def percent_number(share: float) -> str:
 
 
 def factor_text(factor: FactorLoss) -> str:
-    """Return a factor's change with its interval, as in `step time +8 % [6, 10]`."""
+    """Return a factor's change with its interval, as in `step time +8 % [6, 10]`.
+
+    Where the label is not the name of what was measured, that stands beside it:
+    `acceptance (tokens per step -8 % [-9, -7])`. Seconds of a label speak for
+    themselves.
+
+    Raises:
+        SpecError: If its metric is not registered.
+    """
     found = Change(factor.change, factor.low, factor.high)
     told = unit_interval(found, factor.unit) if factor.unit else percent_interval(found)
-    return f"{factor.label} {told}"
+    measured = title(factor.metric)
+    if factor.unit == "s" or factor.label == measured:
+        return f"{factor.label} {told}"
+    return f"{factor.label} ({measured} {told})"
 
 
 def bounds_text(gate: Gate) -> str:
@@ -188,7 +198,7 @@ def minutes_text(minutes: float) -> str:
     """Return a time in minutes, in hours from two hours on."""
     if minutes >= 120:
         return f"{minutes / 60:.1f} hours"
-    return f"{number(minutes) if minutes < 10 else round(minutes)} minutes"
+    return f"{f'{minutes:.2g}' if minutes < 10 else round(minutes)} minutes"
 
 
 def needed_text(pairs: int) -> str:
