@@ -36,7 +36,7 @@ class Scale(Enum):
     """How a loss is measured."""
 
     RATIO = "ratio"
-    """Relative: 0.05 is 5 % worse. Losses of pairs are natural logs of ratios."""
+    """Relative: 0.05 is 5 % worse. Statistics work on natural logs of ratios."""
     ABSOLUTE = "absolute"
     """In the metric's own unit, each prompt with itself."""
 

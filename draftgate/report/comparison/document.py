@@ -26,6 +26,7 @@ from draftgate.compare.records import (
     StageNumbers,
     StoredComparison,
 )
+from draftgate.compare.schedule import suspects
 from draftgate.records import Environment
 from draftgate.report.comparison.answer import engines, headline
 from draftgate.report.comparison.words import change_of, decisive, title, unit
@@ -60,6 +61,7 @@ def document(comparison: StoredComparison) -> JsonObject:
         "profile": header.profile.name,
         "outcome": result.outcome.value,
         "green": result.outcome.green,
+        "suspects": suspects(header, comparison.pairs),
         "headline": headline(comparison),
         "ended": result.ended,
         "duration_min": _finite(result.minutes),
@@ -72,6 +74,7 @@ def document(comparison: StoredComparison) -> JsonObject:
             "confirm_pairs": header.plan.confirm_pairs,
             "seed": header.plan.seed,
             "max_duration_min": header.plan.max_minutes,
+            "single_stage": header.plan.single_stage,
         },
         "gates": [_gate(gate) for gate in result.gates],
         "pairs": [_pair(pair) for pair in comparison.pairs],
