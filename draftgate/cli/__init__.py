@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from draftgate import __version__
 from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.commands import CommandParser
+from draftgate.cli.compare import add_compare
 from draftgate.cli.exits import Exit, exit_of
 from draftgate.cli.load import add_load
+from draftgate.cli.noise import add_noise
 from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
@@ -21,7 +23,15 @@ from draftgate.errors import DraftgateError
 
 __all__ = ["Exit", "entry", "main"]
 
-_FAMILIES = (add_profiles, add_runs, add_load, add_calibrate, add_null_engine)
+_FAMILIES = (
+    add_profiles,
+    add_runs,
+    add_compare,
+    add_load,
+    add_calibrate,
+    add_noise,
+    add_null_engine,
+)
 """What enters the subcommands of each file, in the order of the help."""
 
 

@@ -11,18 +11,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from draftgate.compare.run import load_comparison
 from draftgate.errors import DraftgateError
 from draftgate.plugin.fixtures import (
     draftgate_session,
     engine_pool,
     measure,
     measure_acceptance,
+    paired_gate,
+    paired_session,
     perf_cell,
     perf_run,
     profile,
     speculative_arm,
 )
-from draftgate.plugin.session import SESSION, GateSession, Options, short_overrides
+from draftgate.plugin.paired import PairedOptions, PairedSession
+from draftgate.plugin.session import PAIRED, SESSION, GateSession, Options, short_overrides
 from draftgate.runstore import load_run
 from draftgate.specfile import DEFAULT_PROFILE, load_profile
 
@@ -31,6 +35,8 @@ __all__ = [
     "engine_pool",
     "measure",
     "measure_acceptance",
+    "paired_gate",
+    "paired_session",
     "perf_cell",
     "perf_run",
     "profile",
@@ -66,6 +72,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fewer and shorter runs; never compared with stored baselines of full ones",
     )
+    group.addoption(
+        "--against",
+        metavar="SIDE",
+        help="compare with this build in pairs of starts; sides as for `draftgate compare`",
+    )
+    group.addoption(
+        "--candidate",
+        default="profile",
+        metavar="SIDE",
+        help="what --against is compared with; default: the profile as it is",
+    )
+    group.addoption("--max-minutes", type=float, metavar="M", help="budget of --against")
     group.addoption("--runs", default="runs", metavar="DIR", help="where run folders go")
     group.addoption(
         "--baselines", default="baselines", metavar="DIR", help="where baselines are read from"
@@ -105,18 +123,25 @@ def pytest_configure(config: pytest.Config) -> None:
         lambda: load_profile(name or DEFAULT_PROFILE, overrides), options, _say(config)
     )
     config.stash[SESSION] = session
-    if name is not None or overrides:
+    config.stash[PAIRED] = _paired(config, name or DEFAULT_PROFILE, overrides, options)
+    if name is not None or overrides or config.stash[PAIRED] is not None:
         try:
             _ = session.profile
+            if (paired := config.stash[PAIRED]) is not None:
+                _ = paired.gates
         except DraftgateError as error:
             raise pytest.UsageError(str(error)) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise by run, by cell or by arm whatever asks for these fixtures."""
-    session = metafunc.config.stash[SESSION]
+    session, paired = metafunc.config.stash[SESSION], metafunc.config.stash[PAIRED]
+    if "paired_gate" in metafunc.fixturenames:
+        gates = paired.gates if paired is not None else ()
+        ids = [f"{gate.arm}-c{gate.concurrency}-{gate.metric}" for gate in gates]
+        metafunc.parametrize("paired_gate", gates, ids=ids, indirect=True)
     if "perf_run" in metafunc.fixturenames:
-        plan = session.plan()
+        plan = session.plan() if paired is None else ()
         ids = [f"r{run.repeat}-c{run.concurrency}-{run.arm}" for run in plan]
         metafunc.parametrize("perf_run", plan, ids=ids, indirect=True)
     if "perf_cell" in metafunc.fixturenames:
@@ -124,6 +149,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             (arm.name, concurrency)
             for concurrency in session.profile.workload.concurrencies
             for arm in session.profile.arms
+            if paired is None
         ]
         ids = [f"c{concurrency}-{arm}" for arm, concurrency in cells]
         metafunc.parametrize("perf_cell", cells, ids=ids, indirect=True)
@@ -143,6 +169,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
             gate.stored = load_run(gate.run_path)
             write_report(gate.stored)
+        _write_comparison(session.config)
     except (DraftgateError, OSError) as error:
         gate.report_error = str(error)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -152,6 +179,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the tables and where the page is."""
     gate = terminalreporter.config.stash[SESSION]
+    _print_comparison(terminalreporter)
     if gate.report_error:
         terminalreporter.section("draftgate: the report could not be written", red=True)
         terminalreporter.write_line(gate.report_error)
@@ -164,6 +192,49 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         print_report(gate.stored, console)
     if gate.stored is not None and not gate.report_error:
         terminalreporter.write_line(f"report: {gate.stored.path / 'report.html'}")
+
+
+def _paired(
+    config: pytest.Config, profile_name: str, overrides: list[str], options: Options
+) -> PairedSession | None:
+    """Return the comparison that `--against` asks for; None without it."""
+    against = config.getoption("--against")
+    if against is None:
+        return None
+    asked = PairedOptions(
+        against=against,
+        candidate=config.getoption("--candidate"),
+        profile=profile_name,
+        overrides=tuple(overrides),
+        max_minutes=config.getoption("--max-minutes"),
+        runs=options.runs,
+        baselines=options.baselines,
+        argv=options.argv,
+    )
+    return PairedSession(asked, _say(config))
+
+
+def _write_comparison(config: pytest.Config) -> None:
+    """Write the reports of a comparison, also of one that was cut short."""
+    paired = config.stash[PAIRED]
+    if paired is not None and paired.folder is not None:
+        from draftgate.report.compared import write_comparison  # noqa: PLC0415 - slow, and rare
+
+        write_comparison(load_comparison(paired.folder.path), paired.folder)
+
+
+def _print_comparison(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print a comparison's table and where its page is."""
+    paired = terminalreporter.config.stash[PAIRED]
+    if paired is None or paired.folder is None:
+        return
+    from draftgate.report.compared import print_comparison  # noqa: PLC0415 - slow, and rare
+
+    terminalreporter.section("draftgate compare")
+    output = terminalreporter._tw._file  # noqa: SLF001 - no public way to pytest's own output
+    console = Console(file=output, width=None if output.isatty() else FILE_WIDTH)
+    print_comparison(load_comparison(paired.folder.path), console)
+    terminalreporter.write_line(f"report: {paired.folder.path / 'report.html'}")
 
 
 def _below(config: pytest.Config, folder: str) -> Path:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from draftgate.compare.records import Gate
 from draftgate.engines.pool import EnginePool
 from draftgate.plugin.outcomes import told_once
-from draftgate.plugin.session import SESSION, GateSession, PlannedRun
+from draftgate.plugin.paired import PairedSession
+from draftgate.plugin.session import PAIRED, SESSION, GateSession, PlannedRun
 from draftgate.records import RunSamples, TrafficAcceptance
 from draftgate.specs import Profile
 
@@ -46,6 +48,22 @@ def perf_cell(request: pytest.FixtureRequest) -> tuple[str, int]:
     """One cell: an arm's name and a concurrency."""
     cell: tuple[str, int] = request.param
     return cell
+
+
+@pytest.fixture(scope="session")
+def paired_session(pytestconfig: pytest.Config) -> PairedSession:
+    """The comparison that `--against` asks for; the test is skipped without it."""
+    paired = pytestconfig.stash[PAIRED]
+    if paired is None:
+        pytest.skip("no --against SIDE was given, so there is nothing to compare with")
+    return paired
+
+
+@pytest.fixture
+def paired_gate(request: pytest.FixtureRequest) -> Gate:
+    """One question of the comparison that `--against` asks for."""
+    gate: Gate = request.param
+    return gate
 
 
 @pytest.fixture

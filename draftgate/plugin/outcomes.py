@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from draftgate.compare.records import GateResult
 from draftgate.errors import DraftgateError
 from draftgate.plugin.session import FailedEarlierError, Options
 from draftgate.verdict import Outcome, Verdict, worst
@@ -22,10 +23,19 @@ def settle(verdicts: Sequence[Verdict], options: Options) -> None:
     `--require-baseline` and INCONCLUSIVE under `--require-verdict`; without
     the option they skip aloud, for they are no pass either.
     """
-    outcome = worst(verdicts)
+    _settle(worst(verdicts), _told(verdicts), options)
+
+
+def settle_gate(result: GateResult, options: Options) -> None:
+    """Pass, skip or fail the running test by one verdict of a paired comparison, as `settle`."""
+    cause = result.cause.text if result.cause else ""
+    why = " ".join(filter(None, (result.reason, cause, result.next_step)))
+    _settle(result.outcome, f"{result.outcome.name}: {why}", options)
+
+
+def _settle(outcome: Outcome, told: str, options: Options) -> None:
     if outcome.green:
         return
-    told = _told(verdicts)
     skipped = {
         Outcome.NO_BASELINE: not options.require_baseline,
         Outcome.INCONCLUSIVE: not options.require_verdict,

@@ -24,6 +24,7 @@ from draftgate.errors import BaselineError, DraftgateError, EngineError
 from draftgate.load.state import LoadProgress
 from draftgate.measure import Cell, Traffic, check_client, measure_run, measure_traffic, prime
 from draftgate.metrics import compute_all
+from draftgate.plugin.paired import PairedSession
 from draftgate.records import Environment, RunSamples, TrafficAcceptance
 from draftgate.runstore import RunDirectory, StoredRun
 from draftgate.specs import Profile
@@ -31,6 +32,9 @@ from draftgate.verdict import Verdict, judge_cell
 
 SESSION = pytest.StashKey["GateSession"]()
 """Where the session's state hangs on `pytest.Config`."""
+
+PAIRED = pytest.StashKey[PairedSession | None]()
+"""Where the comparison that `--against` asks for hangs; None without it."""
 
 SAY_EVERY_S = 5.0
 """Pace of progress lines while one run goes on."""

@@ -1,39 +1,45 @@
-"""The gate against known truth on the real engine: two planted faults and no fault.
+"""The paired gate against known truth on the real engine: planted faults, and none.
 
-Base and candidate servers live side by side and are measured in turn, so a slow
-spell of the machine falls on both.
+Servers of one session stay up and are compared as live ones, so that a pair
+costs seconds; one comparison of an unchanged engine is taken with real starts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from draftgate.compare.gates import BY_PROMPT, gates_of
+from draftgate.compare.records import GateResult, SideSpec
+from draftgate.compare.run import Sides, load_comparison, open_comparison, run_comparison
 from draftgate.engines.pool import EnginePool
 from draftgate.errors import DraftgateError
-from draftgate.measure import Cell, measure_run
-from draftgate.metrics import compute_all
 from draftgate.plugin.session import GateSession
-from draftgate.specs import NO_SPECULATION, Arm, GateSpec, Profile, SamplingParams
-from draftgate.verdict import Outcome, Verdict, judge_cell
+from draftgate.specs import (
+    NO_SPECULATION,
+    Arm,
+    CompareSpec,
+    PairedGateSpec,
+    Profile,
+    SamplingParams,
+    UrlLaunch,
+)
+from draftgate.verdict import Outcome
 from tests.support.planted import weakened
 
 pytestmark = [pytest.mark.perf, pytest.mark.slow]
 
-ROUNDS = 10
-ROUNDS_OF_DRAFTS = 5
-"""Fewer than for steps: a weakened draft costs half of the speed."""
 SLOWER_STEPS_MS = 10.0
-"""A third of a step of SmolLM2-135M at one stream on two cores (30 ms). The server's other
-processes work during the sleep, so 6 ms lengthened steps by 3.5 to 9 ms; and pairs of runs on an
-otherwise idle shared machine differed by up to 8.5 % (standard deviation of 8 pairs), which
-makes the interval of 10 pairs 9 % wide on each side. 3 ms would often stay undecided."""
+"""More than half of a step of SmolLM2-135M at one stream on two fast cores (15 ms), a third on
+slower ones (30 ms). The server's other processes work during the sleep, so steps grow by less."""
 
-SPEED = GateSpec("output_tokens_per_s", 0.03, confidence=0.99, min_runs=ROUNDS_OF_DRAFTS)
-ACCEPTANCE = replace(SPEED, metric="mean_acceptance_length")
+SPEED = PairedGateSpec("output_tokens_per_s", 0.01, 0.05)
+ACCEPTANCE = PairedGateSpec(BY_PROMPT, 0.02, 0.10)
+PLAN = CompareSpec(gates=(SPEED, ACCEPTANCE), confirm_pairs=12)
+"""Half of the fresh pairs of the default, which are for losses of 5 %."""
 
-Runs = list[dict[str, float]]
+Compare = Callable[[SideSpec, SideSpec, CompareSpec], dict[str, GateResult]]
 
 
 def changed(arm: Arm, name: str, **environment: str) -> Arm:
@@ -53,86 +59,98 @@ def slowed(arm: Arm) -> Arm:
     )
 
 
-@pytest.fixture(scope="module")
-def side_by_side(
-    engine_pool: EnginePool, profile: Profile, draftgate_session: GateSession
-) -> Callable[[Sequence[Arm], int], list[Runs]]:
-    """A function that measures servers in turn at one stream, the order reversed each round."""
-    workload = replace(
-        profile.workload,
-        sampling=SamplingParams(max_tokens=32),
-        window_s=1.0,
-        min_requests=1,
-        stagger_s=0.0,
-    )
+@pytest.fixture
+def live(engine_pool: EnginePool) -> Callable[..., tuple[SideSpec, ...]]:
+    """A function that starts servers together and returns each as a live side."""
 
-    def alternate(arms: Sequence[Arm], rounds: int) -> list[Runs]:
+    def start(arms: tuple[Arm, ...]) -> tuple[SideSpec, ...]:
         try:
             engines = engine_pool.require(arms)
         except DraftgateError as error:
             pytest.fail(str(error), pytrace=False)
-        runs: list[Runs] = [[] for _ in arms]
-        for number in range(rounds):
-            order = range(len(arms)) if number % 2 else reversed(range(len(arms)))
-            for i in order:
-                run = measure_run(engines[i], workload, Cell(1, number), draftgate_session.prompts)
-                assert not run.invalid, run.invalid
-                runs[i].append(compute_all(run, profile.slo))
-            told = ", ".join(f"{r[-1]['output_tokens_per_s']:.1f}" for r in runs)
-            draftgate_session.say(f"side by side, round {number + 1} of {rounds}: {told} tokens/s")
-        return runs
+        sides = []
+        for engine in engines:
+            spec = replace(engine.spec, launch=UrlLaunch(engine.base_url, engine.model))
+            sides.append(SideSpec(engine.arm.name, "url", (Arm("server", spec),), restarts=False))
+        return tuple(sides)
 
-    return alternate
+    return start
 
 
-def judge(base: Runs, candidate: Runs, gate: GateSpec) -> Verdict:
-    """Return the verdict of one gate."""
-    return judge_cell("arm", 1, base=base, candidate=candidate, gates=[gate], paired=True)[0]
+@pytest.fixture
+def compare(profile: Profile, draftgate_session: GateSession, tmp_path: Path) -> Compare:
+    """A function that compares two sides at one stream and returns the verdicts by metric."""
+    workload = replace(
+        profile.workload,
+        concurrencies=(1,),
+        sampling=SamplingParams(max_tokens=32),
+        window_s=0.1,
+        min_requests=3,
+        stagger_s=0.0,
+    )
+
+    def judge(base: SideSpec, candidate: SideSpec, plan: CompareSpec) -> dict[str, GateResult]:
+        sent = replace(profile, workload=workload, arms=base.arms, keep_alive=True)
+        gates = gates_of(base.arms, workload.concurrencies, plan)
+        folder = open_comparison(tmp_path, Sides(sent, base, candidate), gates, plan, argv=())
+        run_comparison(folder, draftgate_session.say)
+        results = load_comparison(folder.path).result.gates
+        return {result.gate.metric: result for result in results}
+
+    return judge
 
 
 def test_weakened_draft_is_a_regression_of_acceptance(
-    side_by_side: Callable[[Sequence[Arm], int], list[Runs]],
+    live: Callable[..., tuple[SideSpec, ...]],
+    compare: Compare,
     profile: Profile,
     draftgate_session: GateSession,
 ) -> None:
     """Noise on the draft's weights gives REGRESSION, and acceptance alone is named."""
     arm = profile.arm("draft_model")
-    base, weak = side_by_side([arm, weakened(arm, draftgate_session.say)], ROUNDS_OF_DRAFTS)
 
-    speed, acceptance = judge(base, weak, SPEED), judge(base, weak, ACCEPTANCE)
+    found = compare(*live((arm, weakened(arm, draftgate_session.say))), PLAN)
+
+    speed, acceptance = found[SPEED.metric], found[ACCEPTANCE.metric]
+    assert acceptance.outcome is Outcome.REGRESSION, acceptance
+    assert speed.outcome is Outcome.REGRESSION, speed
+    assert speed.cause is not None
+    assert speed.cause.named == ("acceptance",), speed.cause
+
+
+def test_slow_steps_are_a_regression_of_step_time(
+    live: Callable[..., tuple[SideSpec, ...]], compare: Compare, profile: Profile
+) -> None:
+    """Steps longer by 10 ms give REGRESSION, and step time alone is named."""
+    base = profile.arm(NO_SPECULATION)
+
+    (speed,) = compare(*live((base, slowed(base))), PLAN).values()
 
     assert speed.outcome is Outcome.REGRESSION, speed
-    assert speed.causes == ("acceptance",), speed.cause
-    assert acceptance.outcome is Outcome.REGRESSION, acceptance
+    assert speed.cause is not None
+    assert speed.cause.named == ("step time",), speed.cause
 
 
-@pytest.fixture(scope="module")
-def plain(
-    side_by_side: Callable[[Sequence[Arm], int], list[Runs]], profile: Profile
-) -> tuple[Runs, Runs, Runs]:
-    """Runs of the reference, of the same once more as another server, and of a slowed one."""
+def test_second_server_of_the_same_engine_is_no_regression(
+    live: Callable[..., tuple[SideSpec, ...]], compare: Compare, profile: Profile
+) -> None:
+    """Two live servers of one build are neither worse nor better."""
     base = profile.arm(NO_SPECULATION)
-    base_runs, twin_runs, slow_runs = side_by_side(
-        [base, changed(base, "none-twin"), slowed(base)], ROUNDS
-    )
-    return base_runs, twin_runs, slow_runs
+
+    (speed,) = compare(*live((base, changed(base, "none-twin"))), PLAN).values()
+
+    assert speed.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE), speed
 
 
-def test_unchanged_engine_is_neither_worse_nor_better(plain: tuple[Runs, Runs, Runs]) -> None:
-    """A second start of the same server is no REGRESSION and no IMPROVEMENT."""
-    base, twin, _ = plain
+def test_unchanged_engine_started_anew_for_every_pair_is_no_regression(
+    compare: Compare, profile: Profile
+) -> None:
+    """Four pairs of real starts of one build end green or open, never as a REGRESSION."""
+    side = SideSpec("profile", "profile", (profile.arm(NO_SPECULATION),))
+    plan = replace(PLAN, looks=(4,), confirm_pairs=6)
 
-    verdict = judge(base, twin, SPEED)
+    (speed,) = compare(side, side, plan).values()
 
-    assert verdict.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE), verdict
-    assert verdict.causes == ()
-
-
-def test_slow_steps_are_a_regression_of_step_time(plain: tuple[Runs, Runs, Runs]) -> None:
-    """Steps longer by 10 ms give REGRESSION, and step time alone is named."""
-    base, _, slow = plain
-
-    verdict = judge(base, slow, SPEED)
-
-    assert verdict.outcome is Outcome.REGRESSION, verdict
-    assert verdict.causes == ("step time",), verdict.cause
+    assert speed.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.IMPROVEMENT), speed
+    assert speed.search is not None
+    assert speed.search.pairs == 4
