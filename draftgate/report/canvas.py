@@ -116,21 +116,27 @@ def themed(svg: str, key: str) -> str:
 def _lean(svg: str) -> str:
     """Return half the text for the same picture: a page may hold dozens of drawings.
 
-    Drops turns by nothing, ids that nothing refers to and digits beyond a
-    hundredth of a point, and says the style of points in a row once.
+    Drops turns by nothing, ids that nothing refers to and digits of coordinates
+    beyond a hundredth of a point, and says the style of points in a row once.
     """
     svg = svg.replace(' transform="rotate(-0 ', ' transform="rotate(0 ')
     svg = re.sub(r' transform="rotate\(0 [^)]*\)"', "", svg)
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
     svg = re.sub(r' id="([^"]+)"', lambda at: at[0] if at[1] in used else "", svg)
-    svg = re.sub(r"\d+\.\d{3,}", lambda at: f"{float(at[0]):.2f}", svg)
-    svg = re.sub(r"<g>\n((?:<use [^>]*>\n)+)</g>", _styled_once, svg)
+    svg = re.sub(r"<[^>]*>", _rounded, svg)
+    svg = re.sub(r'<g( clip-path="[^"]*")?>\n((?:<use [^>]*>\n)+)</g>', _styled_once, svg)
     return re.sub(r" ?\n(?=[LMCQz\"])", " ", svg)
 
 
+def _rounded(tag: re.Match[str]) -> str:
+    """Return a tag with its coordinates rounded; the text between tags stays as it is."""
+    return re.sub(r"\d+\.\d{3,}", lambda at: f"{float(at[0]):.2f}", tag[0])
+
+
 def _styled_once(points: re.Match[str]) -> str:
-    styles = set(re.findall(r' style="([^"]*)"', points[1]))
+    clip, uses = points[1] or "", points[2]
+    styles = set(re.findall(r' style="([^"]*)"', uses))
     if len(styles) != 1:
         return points[0]
-    bare = re.sub(r' style="[^"]*"', "", points[1])
-    return f'<g style="{styles.pop()}">\n{bare}</g>'
+    bare = re.sub(r' style="[^"]*"', "", uses)
+    return f'<g{clip} style="{styles.pop()}">\n{bare}</g>'

@@ -4,62 +4,21 @@ Needs `/usr/bin/chromium`. Without it the tests are skipped, or fail where
 DRAFTGATE_REQUIRE_BROWSER=1 says that it must be there.
 """
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from draftgate.report import write_report
+from tests.support.browser import COLOURS, OPEN_ALL, TYPE_SIZES, contrast, luminance, windows
 from tests.support.report_runs import SITUATIONS
-
-CHROMIUM = Path("/usr/bin/chromium")
 
 WIDTHS = (390, 1280)
 
 NAMES = ("complete", "aborted", "no_baseline", "nothing", "traffic_only", "mixed")
 """Situations whose page is opened."""
-
-OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
-
-COLOURS = """
-selector => [...document.querySelectorAll(selector)].map(element => {
-  const solid = colour => !/rgba\\(.*, 0\\)|transparent/.test(colour);
-  let below = element;
-  while (below && !solid(getComputedStyle(below).backgroundColor)) below = below.parentElement;
-  return [getComputedStyle(element).color, getComputedStyle(below).backgroundColor];
-})
-"""
-"""Text colour of each element and the colour of the nearest painted background."""
-
-
-@dataclass(slots=True)
-class Visit:
-    """An opened page and everything it complained about or asked for."""
-
-    page: Page
-    url: str
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(name="browser", scope="module")
-def _browser() -> Iterator[Browser]:
-    """Yield a headless Chromium."""
-    if not CHROMIUM.exists():
-        message = f"no {CHROMIUM}: the page is not looked at in a browser. Install chromium."
-        if os.environ.get("DRAFTGATE_REQUIRE_BROWSER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(name="pages", scope="module")
@@ -69,27 +28,10 @@ def _pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(name="visit")
-def _visit(browser: Browser, pages: dict[str, Path]) -> Any:
+def _visit(browser: Browser, pages: dict[str, Path]) -> Iterator[Any]:
     """Yield a function that opens a page offline in a window of its own."""
-    contexts = []
-
-    def visit(name: str, width: int = 1280, scheme: str = "light") -> Visit:
-        context = browser.new_context(
-            offline=True,
-            viewport={"width": width, "height": 844},
-            color_scheme="dark" if scheme == "dark" else "light",
-        )
-        contexts.append(context)
-        seen = Visit(context.new_page(), pages[name].as_uri())
-        seen.page.on("console", lambda message: seen.complaints.append(message.text))
-        seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-        seen.page.on("request", lambda asked: seen.requests.append(asked.url))
-        seen.page.goto(seen.url)
-        return seen
-
-    yield visit
-    for context in contexts:
-        context.close()
+    with windows(browser, pages) as visit:
+        yield visit
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,11 +75,11 @@ def test_text_is_readable_in_both_schemes(visit: Any, scheme: str) -> None:
     page.evaluate(OPEN_ALL)
 
     ((_, background),) = page.evaluate(COLOURS, "body")
-    assert (_luminance(background) < 0.1) == (scheme == "dark")
+    assert (luminance(background) < 0.1) == (scheme == "dark")
     for selector in ("body", "p", "a", "td", "th", "small", "dt", "dd", "pre", ".badge", ".muted"):
         pairs = page.evaluate(COLOURS, selector)
         assert pairs, selector
-        worst = min(_contrast(text, below) for text, below in pairs)
+        worst = min(contrast(text, below) for text, below in pairs)
         assert worst >= 4.5, f"{selector} in {scheme}: contrast {worst:.2f}"
 
 
@@ -151,9 +93,9 @@ def test_plots_follow_the_scheme(visit: Any, scheme: str) -> None:
         "[...document.querySelectorAll('.key line')].map(line => getComputedStyle(line).stroke)"
     )
 
-    assert _contrast(page.evaluate(label), card) >= 4.5
+    assert contrast(page.evaluate(label), card) >= 4.5
     assert len(set(strokes)) == 3
-    assert min(_contrast(stroke, card) for stroke in strokes) >= 3.0
+    assert min(contrast(stroke, card) for stroke in strokes) >= 3.0
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
@@ -174,37 +116,13 @@ def test_plot_type_is_readable_on_a_phone(visit: Any) -> None:
     """Axis labels are at least 9 pixels high on a phone, after scaling."""
     page = visit("complete", 390).page
 
-    sizes = page.evaluate(
-        """[...document.querySelectorAll('.panel text')].map(text => {
-             const { a, b } = text.getScreenCTM();
-             return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b);
-           })"""
-    )
+    sizes = page.evaluate(TYPE_SIZES)
 
     assert sizes
     assert min(sizes) >= 9.0
 
 
-def _channels(colour: str) -> list[float]:
-    parts = colour[colour.index("(") + 1 : colour.index(")")].split(",")
-    return [float(part) / 255.0 for part in parts[:3]]
-
-
-def _luminance(colour: str) -> float:
-    """Return relative luminance as WCAG 2.1 defines it."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _channels(colour)
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours as WCAG 2.1 defines it."""
-    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
 def test_contrast_of_known_colours() -> None:
     """Black on white is 21, and a grey known to miss 4.5 misses it."""
-    assert _contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21.0)
-    assert _contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") == pytest.approx(4.48, abs=0.01)
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21.0)
+    assert contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") == pytest.approx(4.48, abs=0.01)

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from draftgate.report import write_report
 from draftgate.report.html import render_html
 from draftgate.report.summary import summarise
 from tests.support import report_runs
+from tests.support.html_page import parsed_page
 from tests.support.report_runs import SITUATIONS, complete, stored_run
 from tests.support.samples import make_environment, make_profile, make_verdicts
 
@@ -22,44 +22,6 @@ SECTIONS = {
     "mixed": (*SPEED_SECTIONS[:2], "traffic", *SPEED_SECTIONS[2:]),
 }
 """Sections of situations that do not have those of speed alone."""
-
-VOID = {"meta", "link", "br", "line", "circle", "rect", "path", "use"}
-
-
-class _Nesting(HTMLParser):
-    """Collects ids and tags that were opened and closed out of order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.wrong: list[str] = []
-        self.ids: list[str] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.ids += [value for name, value in attrs if name == "id" and value]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del tag  # opens nothing
-        self.ids += [value for name, value in attrs if name == "id" and value]
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in VOID:
-            return
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
-def _parsed(page: str) -> _Nesting:
-    parser = _Nesting()
-    parser.feed(page)
-    parser.close()
-    return parser
 
 
 @pytest.fixture(name="rendered", scope="module")
@@ -78,7 +40,7 @@ def _page(rendered: dict[str, str]) -> str:
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation: str) -> None:
     """Whatever is missing, tags nest, ids are unique, and the sections are there in order."""
-    parsed = _parsed(rendered[situation])
+    parsed = parsed_page(rendered[situation])
     sections = re.findall(r'<section id="(\w+)">', rendered[situation])
     links = re.findall(r'href="#(\w+)"', rendered[situation])
 
@@ -112,7 +74,7 @@ def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation:
 )
 def test_page_says_what_is_missing(rendered: dict[str, str], situation: str, words: str) -> None:
     """A page without something says that it is missing, in words."""
-    text = " ".join(_parsed(rendered[situation]).text)
+    text = " ".join(parsed_page(rendered[situation]).text)
 
     assert words in text
 
@@ -150,7 +112,7 @@ def test_acceptance_by_traffic_has_table_and_plot(rendered: dict[str, str], situ
 
 def test_run_of_traffic_alone_shows_no_speed(rendered: dict[str, str]) -> None:
     """Without perf samples there is no empty table, and no word that nothing was measured."""
-    text = " ".join(_parsed(rendered["traffic_only"]).text)
+    text = " ".join(parsed_page(rendered["traffic_only"]).text)
 
     for words in ("Nothing was measured", "Speed-up", "tokens/s", "not measured", "None."):
         assert words not in text
@@ -159,7 +121,7 @@ def test_run_of_traffic_alone_shows_no_speed(rendered: dict[str, str]) -> None:
 
 def test_every_inner_link_has_a_target(page: str) -> None:
     """Links and drawings refer only to ids that exist."""
-    ids = set(_parsed(page).ids)
+    ids = set(parsed_page(page).ids)
 
     assert set(re.findall(r'href="#([^"]+)"', page)) <= ids
     assert set(re.findall(r"url\(#([^)]+)\)", page)) <= ids
