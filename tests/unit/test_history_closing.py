@@ -56,7 +56,7 @@ def test_false_alarm_is_remembered_as_one(tmp_path: Path, item: Item) -> None:
 
 def test_closed_item_is_found_closed(tmp_path: Path) -> None:
     """From files to files: append, look, close, look again."""
-    fill(tmp_path, levels(1, 20, {10: 0.8}))
+    fill(tmp_path, levels(2, 20, {10: 0.8}))
     before = load_findings(tmp_path)
     (item,) = before.open_items
     close(tmp_path, item, WORD, ManualClock())
@@ -166,7 +166,7 @@ def test_nothing_closed_is_no_error(tmp_path: Path) -> None:
 
 def test_document_holds_items_and_series(tmp_path: Path) -> None:
     """Programs get every item with its place, size and state."""
-    fill(tmp_path, levels(1, 20, {10: 0.8}))
+    fill(tmp_path, levels(2, 20, {10: 0.8}))
     found = load_findings(tmp_path)
     told: dict[str, Any] = json.loads(json.dumps(document(found), allow_nan=False))
     (item,) = told["items"]
@@ -182,7 +182,7 @@ def test_document_holds_items_and_series(tmp_path: Path) -> None:
 
 def test_findings_of_one_profile_leave_out_the_others(tmp_path: Path) -> None:
     """A report shows what is about its own profile."""
-    fill(tmp_path, levels(1, 20, {10: 0.8}))
+    fill(tmp_path, levels(2, 20, {10: 0.8}))
     found: Findings = load_findings(tmp_path)
 
     assert found.only(lambda key: key.profile == "example").open_items == found.open_items
