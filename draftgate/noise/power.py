@@ -82,7 +82,11 @@ class Question:
 
 
 def power_table(
-    study: NoiseStudy, *, pairs: int | None = None, loss: float | None = None
+    study: NoiseStudy,
+    *,
+    pairs: int | None = None,
+    loss: float | None = None,
+    gates: int | None = None,
 ) -> tuple[PowerRow, ...]:
     """Return one row per gate of a study, stand-ins inside the row they stand in for.
 
@@ -91,6 +95,8 @@ def power_table(
         pairs: Of stage one; None for the plan's last look.
         loss: Share in (0, 1) that is asked about, 0.05 for 5 % (of the mean for
             tokens per step); None for each gate's limit.
+        gates: Gates of a comparison, also those without a noise; None for as
+            many as the study holds.
 
     Raises:
         SpecError: If a number is out of range.
@@ -101,7 +107,7 @@ def power_table(
     if loss is not None and not 0.0 < loss < 1.0:
         raise SpecError(f"power: got a loss of {loss:g}, expected a share such as 5 %: --loss 5%")
     asked = [held for held in study.gates if not held.stand_in]
-    question = Question(pairs, loss, study.plan, len(asked))
+    question = Question(pairs, loss, study.plan, len(asked) if gates is None else gates)
     return tuple(_with_instead(power_row(held, question), study, question) for held in asked)
 
 

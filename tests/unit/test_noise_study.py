@@ -145,6 +145,21 @@ def test_drift_of_the_machine_is_measured() -> None:
     assert study.quarantine == ()
 
 
+def test_drift_is_that_of_both_sides() -> None:
+    """With the sides' names exchanged the slope is the same."""
+    pairs = noise_pairs()
+    exchanged = tuple(
+        replace(p, base=p.candidate, candidate=p.base, candidate_first=not p.candidate_first)
+        for p in pairs
+    )
+    one, other = (
+        _gate(make_study(given, (RATE,), trials=1), RATE.metric) for given in (pairs, exchanged)
+    )
+
+    assert one.drift_per_hour == other.drift_per_hour
+    assert one.lag_one != other.lag_one
+
+
 def test_pairs_that_could_not_be_used_are_counted() -> None:
     """8 of 32 invalid pairs are too many; the same pairs without them are none."""
     pairs = noise_pairs()
