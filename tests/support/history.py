@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from draftgate.history.records import Night, NightRows, Row, Series, SeriesKey
+from draftgate.history.records import Closure, Item, Night, NightRows, Row, Series, SeriesKey
 from draftgate.history.store import append, to_table
 
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -129,3 +129,19 @@ def table_of(nights: Iterable[NightRows]) -> pa.Table:
         column = pa.array([number] * table.num_rows, pa.int32())
         tables.append(table.set_column(place, table.schema.field(place), column))
     return pa.concat_tables(tables).unify_dictionaries()
+
+
+def closure_for(item: Item, **changes: Any) -> Closure:
+    """Return the closure that a person would make of an item; `changes` go to its fields."""
+    made = Closure(
+        schema=1,
+        id=item.id,
+        series=item.series.key,
+        run=item.after.run_id,
+        change="",
+        reason="expected",
+        is_real=True,
+        by="mira",
+        at="2026-05-01T00:00:00+00:00",
+    )
+    return replace(made, **changes)

@@ -18,24 +18,8 @@ from draftgate.history.items import (
     judge_series,
     unmatched,
 )
-from draftgate.history.records import Closure, Item, Series
-from tests.support.history import KEY, levels, series_of
-
-
-def close(item: Item, **changes: Any) -> Closure:
-    """Return the closure that a person would make of an item tonight."""
-    closure = Closure(
-        schema=1,
-        id=item.id,
-        series=item.series.key,
-        run=item.after.run_id,
-        change="",
-        reason="accepted",
-        is_real=True,
-        by="mira",
-        at="2026-06-01T00:00:00+00:00",
-    )
-    return replace(closure, **changes)
+from draftgate.history.records import Item, Series
+from tests.support.history import KEY, closure_for, levels, series_of
 
 
 def found_in(values: Sequence[float], **changes: Any) -> tuple[Item, ...]:
@@ -152,7 +136,7 @@ def test_closed_item_stays_closed_when_its_place_moves() -> None:
     """A closure made when the change seemed to be a few nights off closes it, under its old id."""
     series = series_of(levels(1, 120, {60: 0.95}))
     (item,) = judge_series(series).items
-    early = close(item, id=item_id(series, item.index - 2, is_rise=False))
+    early = closure_for(item, id=item_id(series, item.index - 2, is_rise=False))
     (closed,) = judge_series(series, [early]).items
 
     assert closed.closure == early
@@ -167,9 +151,9 @@ def test_closure_of_something_else_closes_nothing(moved: str) -> None:
     (item,) = judge_series(series).items
     far = item.index - SETTLING_NIGHTS - 1
     closure = {
-        "too far": close(item, id=item_id(series, far, is_rise=False)),
-        "other way": close(item, id=item_id(series, item.index, is_rise=True)),
-        "other series": close(item, series=replace(KEY, concurrency=1)),
+        "too far": closure_for(item, id=item_id(series, far, is_rise=False)),
+        "other way": closure_for(item, id=item_id(series, item.index, is_rise=True)),
+        "other series": closure_for(item, series=replace(KEY, concurrency=1)),
     }[moved]
     judged = judge_series(series, [closure])
 
@@ -181,7 +165,7 @@ def test_one_closure_closes_the_nearest_change_only() -> None:
     """Two falls a week apart: closing the first leaves the second open."""
     series = series_of(levels(5, 90, {40: 0.9, 46: 0.9}, noise=0.005))
     first, second = judge_series(series).items
-    closure = close(first)
+    closure = closure_for(first)
     now = judge_series(series, [closure]).items
 
     assert (second.index - first.index) <= 2 * SETTLING_NIGHTS
@@ -196,7 +180,7 @@ def test_open_items_come_first_then_the_newest_then_losses() -> None:
     gain = series_of(levels(2, 120, {80: 0.9}), key=replace(KEY, arm="a"), better="lower")
     judged = judge_all([old, new, gain])
     (newest,) = judged[1].items
-    closed = judge_all([old, new, gain], [close(newest)])
+    closed = judge_all([old, new, gain], [closure_for(newest)])
 
     assert [item.series.key.arm for item in items_of(judged)] == ["new", "a", "old"]
     assert [item.series.key.arm for item in items_of(closed)] == ["a", "old", "new"]
