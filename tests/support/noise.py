@@ -108,7 +108,7 @@ def make_study(
     pairs: tuple[Pair, ...] | None = None,
     gates: tuple[Gate, ...] = GATES,
     *,
-    trials: int = 200,
+    trials: int = 60,
     profile: Profile = PROFILE,
 ) -> NoiseStudy:
     """Return the study of these pairs; 24 pairs of the default world without any."""

@@ -129,7 +129,7 @@ def test_heavy_tails_are_not_quarantined(seed: int) -> None:
     """Symmetric noise of Student's t with two degrees of freedom keeps the gate's level."""
     pairs = noise_pairs(seed=seed, world=World(degrees=2.0))
 
-    assert make_study(pairs, (RATE, MEDIAN)).quarantine == ()
+    assert make_study(pairs, (RATE, MEDIAN), trials=200).quarantine == ()
 
 
 def test_drift_of_the_machine_is_measured() -> None:
