@@ -114,17 +114,17 @@ def test_limits_let_unchanged_builds_pass() -> None:
 
 
 def test_margin_keeps_unchanged_builds_from_suspicion() -> None:
-    """At the advised margin at most half a percent of 3,000 unchanged builds become suspect."""
+    """At the advised margin at most half a percent of 1,500 unchanged builds become suspect."""
     rng = np.random.default_rng(6)
     margin = smallest_margin(0.03, (8, 12))
-    losses = rng.normal(0, 0.03, (3000, 12))
+    losses = rng.normal(0, 0.03, (1500, 12))
 
     def suspects(margin: float) -> int:
         plan = LookPlan(margin, margin + 1e-9, (8, 12))
         return sum(stage_one(row, plan).standing is Standing.SUSPECT for row in losses)
 
     assert 0.0 < margin < 0.01
-    assert suspects(margin) / 3000 < 0.008
+    assert suspects(margin) / 1500 < 0.008
     assert suspects(0.0) > suspects(margin) > suspects(3 * margin)
 
 
