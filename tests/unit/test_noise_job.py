@@ -25,13 +25,13 @@ def profile() -> Profile:
 
 
 def test_study_takes_its_pairs_and_is_stored(tmp_path: Path, profile: Profile) -> None:
-    """Twenty pairs of one build give a file with the spread that the script has."""
+    """Twenty-four pairs of one build give a file with the spread that the script has."""
     script = Script()
     folder = open_study(tmp_path / "runs", StudyJob(profile), argv=())
 
     study, path = take_study(folder, tmp_path / "baselines", quiet, take=script)
 
-    assert len(script.calls) == 20
+    assert len(script.calls) == 24
     assert load_noise(path) == study
     (held,) = study.gates
     assert held.pair_sd.low < 0.01 * 2**0.5 < held.pair_sd.high
@@ -39,7 +39,7 @@ def test_study_takes_its_pairs_and_is_stored(tmp_path: Path, profile: Profile) -
 
 
 def test_interrupted_study_resumes(tmp_path: Path, profile: Profile) -> None:
-    """A study killed at its tenth pair takes the other ten later."""
+    """A study killed at its tenth pair takes the others later."""
     folder = open_study(tmp_path / "runs", StudyJob(profile), argv=())
 
     def die(_place: object) -> None:
@@ -53,8 +53,8 @@ def test_interrupted_study_resumes(tmp_path: Path, profile: Profile) -> None:
 
     study, _ = take_study(folder, tmp_path / "baselines", quiet, take=script)
 
-    assert study.pairs == 20
-    assert len(script.calls) == 21
+    assert study.pairs == 24
+    assert len(script.calls) == 25
 
 
 def test_runner_that_favours_one_side_is_quarantined_and_refused(
