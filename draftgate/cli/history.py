@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = "history"
 
-HEADERS = ("run.json", "comparison.json")
-"""What tells a session's folder and a comparison's."""
+SESSION, COMPARISON = "run.json", "comparison.json"
+"""The file that tells a session's folder, and that of a comparison."""
 
 
 def add_history(commands: Commands) -> None:
@@ -86,9 +86,12 @@ def night_in(folder: Path, commit: str) -> "NightRows":
         BaselineError: If it is no run folder, or damaged.
         MeasurementError: If it holds no number.
     """
-    from draftgate.history.rows import rows_of_run  # noqa: PLC0415 - quick start
+    from draftgate.compare.run import load_comparison  # noqa: PLC0415 - quick start
+    from draftgate.history.rows import rows_of_comparison, rows_of_run  # noqa: PLC0415 - quick start
     from draftgate.runstore import load_run  # noqa: PLC0415 - quick start
 
+    if (folder / COMPARISON).exists():
+        return rows_of_comparison(load_comparison(folder), commit)
     return rows_of_run(load_run(folder), commit)
 
 
@@ -100,7 +103,9 @@ def run_folder(given: str | None) -> Path:
     """
     if given is not None:
         return Path(given)
-    found = [path.parent for name in HEADERS for path in Path("runs").glob(f"*/{name}")]
+    found = [
+        path.parent for name in (SESSION, COMPARISON) for path in Path("runs").glob(f"*/{name}")
+    ]
     if not found:
         raise SpecError(
             "no run folder was named and there is none under runs/. Take one: make perf"

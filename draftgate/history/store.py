@@ -8,7 +8,7 @@ are for people: what may be compared is decided by the columns. Readable without
 draftgate, by glob:
 
     SELECT session_time, exp(avg(ln(value))) FROM 'history/*/*/*/*.parquet'
-    WHERE metric = 'output_tokens_per_s' AND invalid = '' AND arm = 'ngram'
+    WHERE metric = 'output_tokens_per_s' AND invalid = '' AND arm = 'ngram' AND concurrency = 8
     GROUP BY ALL ORDER BY ALL    -- DuckDB
 
     pandas.read_parquet("history")

@@ -11,10 +11,12 @@ from draftgate.cli.commands import CommandParser
 from draftgate.cli.exits import Exit
 from draftgate.cli.history import add_history, commit_of, person, run_folder
 from draftgate.clock import ManualClock
+from draftgate.compare.store import ComparisonFolder
 from draftgate.errors import BaselineError, MeasurementError, SpecError
 from draftgate.history.findings import load_findings
 from draftgate.history.store import read_nights
 from draftgate.runstore import RunDirectory
+from tests.support.comparisons import stored_comparison
 from tests.support.history import fill, levels
 from tests.support.report_runs import SMALL
 from tests.support.samples import make_environment, make_profile, make_runs
@@ -66,6 +68,23 @@ def test_append_takes_the_newest_run_and_the_commit_of_the_job(
     assert {row["commit"] for row in table} == {"c0ffee"}
     assert {row["arm"] for row in table} == {"none", "ngram", "draft_model"}
     assert f"{run.name}.parquet" in capsys.readouterr().out
+
+
+def test_append_takes_a_comparison(here: Path) -> None:
+    """A comparison's folder is told by its header; each side has its role."""
+    comparison = stored_comparison()
+    folder = ComparisonFolder.create(here / "runs", comparison.header)
+    for pair in comparison.pairs[:2]:
+        folder.add(pair)
+
+    assert history("append") == Exit.OK
+
+    table = read_nights(here / "history").to_pylist()
+    assert {row["run_id"] for row in table} == {comparison.header.id}
+    assert {(row["role"], row["engine_version"]) for row in table} == {
+        ("base", "0.31.0"),
+        ("candidate", "0.32.0"),
+    }
 
 
 @pytest.mark.usefixtures("here")
