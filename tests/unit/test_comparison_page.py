@@ -13,7 +13,6 @@ from draftgate.report.comparison.words import title
 from draftgate.report.comparison_page import page, write_page
 from draftgate.report.comparison_page.causes import cause_figure, cell_causes, position_figure
 from draftgate.report.comparison_page.intervals import interval_figure
-from draftgate.report.comparison_page.order import order_figure
 from draftgate.report.comparison_page.tables import OPEN_ROWS, open_tables, raw_tables
 from draftgate.verdict import Outcome
 from tests.support.comparison_situations import SITUATIONS, no_pairs
@@ -229,7 +228,7 @@ def test_drawings_follow_the_theme(whole: str) -> None:
 
 def test_page_can_be_made_again(made: StoredComparison) -> None:
     """The same records give the same page."""
-    few = only(made, Outcome.INCONCLUSIVE)
+    few = only(made, Outcome.INVALID_RUN)
 
     assert page(few) == page(few)
 
@@ -292,14 +291,16 @@ def test_unbounded_interval_is_drawn(made: StoredComparison) -> None:
 
     figure = interval_figure((replace(result, search=search),))
 
+    points = re.findall(r'<g[^>]*style="fill: var\(--good\)[^>]*>\n<use', figure.panels[0].svg)
+    assert len(points) == 3
     assert not re.search(r"\b(nan|inf)\b", figure.panels[0].svg)
     assert figure.table is not None
     assert figure.table.rows[0][3].text == "[—, —]"
 
 
-def test_pairs_are_drawn_where_a_look_is_needed(made: StoredComparison) -> None:
+def test_pairs_are_drawn_where_a_look_is_needed(made: StoredComparison, whole: str) -> None:
     """Tokens/s of every cell and every gate that is no plain pass has a panel, others none."""
-    drawn = [panel.title for panel in order_figure(made).panels]
+    drawn = re.findall(r"<h4>(.*?)</h4>", _section(whole, "time"))
     wanted = [
         result
         for result in made.result.gates
@@ -326,6 +327,18 @@ def test_raw_values_stand_as_base_and_candidate(made: StoredComparison) -> None:
     assert [text.endswith("→ —") for text in shown[:4]] == [True, True, True, False]
     assert shown[0].startswith(f"{dict(first.base.cells[0].values)['ttft_p90_s'] * 1e3:.0f} ")
     assert table.columns[place].unit == "base → candidate, ms"
+
+
+def test_raw_value_by_prompt_is_its_mean(made: StoredComparison) -> None:
+    """Tokens per step by prompt stands as the mean over the prompts of a start."""
+    table = next(table for table in raw_tables(made) if table.caption == "draft_model, 1 stream")
+    first = next(pair for pair in made.pairs if pair.arm == "draft_model")
+    sides = [start.cells[0].prompts for start in (first.base, first.candidate)]
+    means = [sum(value for _, value in prompts) / len(prompts) for prompts in sides]
+
+    place = [column.title for column in table.columns].index("Tokens per step, by prompt")
+
+    assert table.rows[0][place].text == f"{means[0]:.2f} → {means[1]:.2f}"
 
 
 def _explained(result: GateResult, *factors: FactorLoss) -> GateResult:

@@ -23,7 +23,7 @@ from draftgate.report.comparison_page.names import loss_scale, worse_when
 from draftgate.report.comparison_page.order import losses_table
 from draftgate.report.comparison_page.points import points, running_mean
 from draftgate.report.comparison_page.rows import Row, reach_of
-from draftgate.report.comparison_page.sequence import Dot, Run, sequence_plot
+from draftgate.report.comparison_page.sequence import Dot, Run, sequence_plot, whole_ticks
 from draftgate.verdict import Outcome
 from tests.support.comparisons import gate_of, stored_comparison
 
@@ -151,6 +151,30 @@ def test_sequence_parts_orders_stages_and_pairs_left_out() -> None:
     assert counts["fill: var(--c1)"] == 2
     assert counts["fill: var(--card); stroke: var(--c2); stroke-width: 1.3"] == 1
     assert counts["fill: var(--muted)"] == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.3, 8.7, (1, 2, 3, 4, 5, 6, 7, 8)),
+        (0.3, 9.7, (2, 4, 6, 8)),
+        (0.3, 33.7, (5, 10, 15, 20, 25, 30)),
+        (20.3, 28.7, (21, 22, 23, 24, 25, 26, 27, 28)),
+        (0.3, 1000.7, (200, 400, 600, 800, 1000)),
+    ],
+)
+def test_pairs_are_counted_in_whole_steps(low: float, high: float, ticks: tuple[int, ...]) -> None:
+    """Ticks are round, whole and few, however many pairs there are."""
+    assert whole_ticks(low, high) == ticks
+
+
+def test_one_pair_is_drawn_with_whole_ticks() -> None:
+    """A single pair leaves an axis of whole numbers."""
+    svg = sequence_plot("order0", [_run("Stage one", 1, (1.0,))], "Loss (%)", 1.0)
+
+    assert ">1<" in svg
+    assert ">8<" in svg
+    assert not re.search(r">\d\.4<", svg)
 
 
 def test_drawing_says_the_style_of_points_once() -> None:

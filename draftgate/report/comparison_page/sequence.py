@@ -7,7 +7,7 @@ path, so that dozens of drawings are quick to make and small to keep.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +17,13 @@ from draftgate.report.canvas import BAD, CARD, FOREGROUND, MUTED, drawing
 from draftgate.report.comparison_page.marks import BASE_FIRST, CANDIDATE_FIRST, LEFT_OUT, Mark
 
 WIDTH_PT, HEIGHT_PT = 331.0, 176.0
-LEFT_PT, RIGHT_PT, TOP_PT, BOTTOM_PT = 50.0, 8.0, 18.0, 36.0
+LEFT_PT, RIGHT_PT, TOP_PT, BOTTOM_PT = 60.0, 8.0, 18.0, 36.0
+
+FEWEST_PLACES, MOST_TICKS = 8, 8
+"""The axis has room for so many pairs even if there are fewer, and at most so many ticks."""
+
+TITLE_PT = 48.0
+"""Width of a stage's title."""
 
 ROOM = 0.12
 """Free part of the axis above and below the losses."""
@@ -94,7 +100,8 @@ def _limits(axes: Axes, runs: Sequence[Run], margin: float) -> None:
     low, high = min((*values, -margin, 0.0)), max((*values, 1.5 * margin))
     room = ROOM * (high - low)
     axes.set_ylim(low - room, high + room)
-    axes.set_xlim(dots[0].number - 0.7, dots[-1].number + 0.7)
+    first = dots[0].number
+    axes.set_xlim(first - 0.7, max(dots[-1].number, first + FEWEST_PLACES - 1) + 0.7)
 
 
 def _draw(axes: Axes, run: Run) -> None:
@@ -106,12 +113,22 @@ def _draw(axes: Axes, run: Run) -> None:
     spoilt = [(d.number, bottom if d.loss is None else d.loss) for d in run.dots if d.left_out]
     _marks(axes, spoilt, LEFT_OUT)
     axes.plot(run.mean_at, run.mean, color=FOREGROUND, linewidth=1.4)
+    _title(axes, run)
+
+
+def _title(axes: Axes, run: Run) -> None:
+    """Write the stage's title above its first pair, or at the right end if it is close."""
+    left, right = axes.get_xlim()
+    start = run.dots[0].number - 0.5
+    room_pt = (right - start) / (right - left) * (WIDTH_PT - LEFT_PT - RIGHT_PT)
+    close = room_pt < TITLE_PT
     axes.annotate(
         run.title,
-        (run.dots[0].number - 0.5, 1.0),
+        (right if close else start, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(0.0, 4.0),
         textcoords="offset points",
+        ha="right" if close else "left",
         fontsize=9.5,
         color=MUTED,
         annotation_clip=False,
@@ -140,9 +157,15 @@ def _dress(axes: Axes, label: str) -> None:
     assert figure is not None
     axes.set_ylabel(label)
     axes.yaxis.set_label_coords(13.0 / WIDTH_PT, 0.5, transform=figure.transFigure)
-    axes.yaxis.label.set_y(0.55)
     axes.grid(visible=False, axis="x")
     axes.tick_params(length=3.0)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xticks(whole_ticks(*axes.get_xlim()))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
+
+
+def whole_ticks(low: float, high: float) -> tuple[int, ...]:
+    """Return at most MOST_TICKS whole multiples of a round step in [low, high]."""
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    multiples = (range(math.ceil(low / s) * s, math.floor(high) + 1, s) for s in steps)
+    return tuple(next(ticks for ticks in multiples if len(ticks) <= MOST_TICKS))
