@@ -296,11 +296,10 @@ def _out_of_order(sessions: list[_Session]) -> list[_Session]:
         ends[place : place + 1] = [session.sequence]
         length.append(place)
     kept, wanted = set(), len(ends) - 1
-    limit = math.inf
     for index in range(len(sessions) - 1, -1, -1):
-        if length[index] == wanted and sessions[index].sequence <= limit:
+        if length[index] == wanted:
             kept.add(index)
-            wanted, limit = wanted - 1, sessions[index].sequence
+            wanted -= 1
     return [session for index, session in enumerate(sessions) if index not in kept]
 
 

@@ -206,3 +206,13 @@ def test_run_from_before_its_session_is_named() -> None:
 
     assert run_id(0) in note
     assert "clock went backwards" in note
+
+
+def test_fewest_sessions_are_named() -> None:
+    """Two that were swapped among many: taking out one of them is enough."""
+    order = [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
+    (note,) = history_of(table_of([night(number) for number in order])).notes
+
+    assert sum(run_id(number) in note for number in (3, 4)) == 1
+    assert sum(run_id(number) in note for number in (7, 8)) == 1
+    assert sum(run_id(number) in note for number in order) == 2
