@@ -14,6 +14,7 @@ from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.commands import CommandParser
 from draftgate.cli.compare import add_compare
 from draftgate.cli.exits import Exit, exit_of
+from draftgate.cli.history import add_history
 from draftgate.cli.load import add_load
 from draftgate.cli.noise import add_noise
 from draftgate.cli.null_engine import add_null_engine
@@ -30,6 +31,7 @@ _FAMILIES = (
     add_load,
     add_calibrate,
     add_noise,
+    add_history,
     add_null_engine,
 )
 """What enters the subcommands of each file, in the order of the help."""

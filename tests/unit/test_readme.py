@@ -15,6 +15,7 @@ from draftgate.engines import ENGINES
 from draftgate.metrics import METRICS
 from draftgate.specfile import load_profile, parse_profile
 from draftgate.specfile.keys import DOCKER_KEYS
+from draftgate.specs import CompareSpec
 from draftgate.targets import CACHE_VARIABLE
 from draftgate.verdict import Outcome
 
@@ -86,7 +87,7 @@ def test_report_sections_are_explained_in_order() -> None:
 def test_profile_example_is_a_profile(number: int) -> None:
     """Each profile in the README is accepted as it stands, and its gates name real metrics."""
     examples = re.findall(r"^```toml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3, "two profiles, and the table [compare]"
 
     profile = parse_profile(examples[number], ROOT / "example.toml")
     load_prompts(profile.workload.dataset, profile.workload.seed)
@@ -94,6 +95,19 @@ def test_profile_example_is_a_profile(number: int) -> None:
         ENGINES.get(arm.engine.engine)
     assert profile.gates
     assert {gate.metric for gate in profile.gates} <= set(METRICS.names())
+
+
+def test_compare_example_is_part_of_a_profile() -> None:
+    """The table [compare] in the README is accepted at the end of the profile before it."""
+    examples = re.findall(r"^```toml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+    profile = parse_profile(examples[0] + examples[2], ROOT / "example.toml")
+
+    assert profile.compare.looks == CompareSpec().looks
+    assert profile.compare.confirm_pairs == CompareSpec().confirm_pairs
+    assert profile.compare.family_level == CompareSpec().family_level
+    (gate,) = profile.compare.gates
+    assert gate in CompareSpec().gates
 
 
 @pytest.mark.parametrize("override", sorted(set(re.findall(r"--set '?([a-z0-9_.*]+=\w+)", README))))
