@@ -10,9 +10,9 @@ from itertools import groupby
 
 from draftgate import __version__
 from draftgate.history.findings import Findings
-from draftgate.history.items import MIN_NIGHTS, Judged
+from draftgate.history.items import CONFIDENCE, MIN_NIGHTS, Judged
 from draftgate.history.records import Closure, Item
-from draftgate.report.format import MISSING, count
+from draftgate.report.format import MISSING, count, percent
 from draftgate.report.history_plot import change_text, history_plot
 from draftgate.report.history_tables import (
     by_event,
@@ -153,7 +153,8 @@ _METHOD = (
     "A point is one night: the geometric mean of its runs (the arithmetic mean for a series that "
     "reaches 0), because runs of one night share a machine and an hour. A line is the mean of its "
     "nights. A change is found by a robust penalised cost and kept if up to "
-    f"{WINDOW} nights on either side differ (Welch, p 0.001); {MIN_NIGHTS} nights are needed. In "
+    f"{WINDOW} nights on either side differ (Welch, p 0.001); {MIN_NIGHTS} nights are needed. Its "
+    f"{percent(CONFIDENCE)} interval is that of a change whose night was known before. In "
     "noise alone about one series in 200 shows a change, and more where nights resemble their "
     "neighbours. So an item is a question to look into. It fails nothing."
 )
