@@ -42,7 +42,7 @@ def run_compare(args: argparse.Namespace) -> int:
         run_comparison(folder, say, stages=stages, max_minutes=args.max_minutes)
     finally:  # also after Ctrl-C or a dead disk: what is there is judged and shown
         comparison = load_comparison(folder.path)
-        page = write_comparison(comparison, folder)
+        page = write_comparison(comparison, folder, args.history)
     print_comparison(comparison, Console())
     print(f"report: {page}")
     return exit_for(comparison.result.outcome)
@@ -135,6 +135,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="of the order of sides")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
     parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR")
+    parser.add_argument(
+        "--history", type=Path, default=Path("history"), metavar="DIR", help="shown in the page"
+    )
     parser.add_argument(
         "--despite-quarantine", action="store_true", help="compare on a quarantined runner"
     )

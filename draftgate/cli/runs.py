@@ -10,7 +10,7 @@ from draftgate.errors import BaselineError, SpecError
 
 def add_runs(commands: Commands) -> None:
     """Enter the subcommands of this family."""
-    add_command(commands, "report", "write a run's report again", run_report, _add_run_folder)
+    add_command(commands, "report", "write a run's report again", run_report, _add_report)
     baseline = commands.add_parser("baseline", help="stored baselines")
     actions = baseline.add_subparsers(metavar="ACTION", required=True)
     add_command(
@@ -23,14 +23,24 @@ def add_runs(commands: Commands) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Write the page of a run folder again and print its tables."""
+    """Write the page of a run or a comparison again and print its tables."""
     from rich.console import Console  # noqa: PLC0415 - quick start
 
+    from draftgate.compare.run import load_comparison  # noqa: PLC0415 - quick start
+    from draftgate.compare.store import HEADER, ComparisonFolder  # noqa: PLC0415 - quick start
     from draftgate.report import print_report, write_report  # noqa: PLC0415 - quick start
+    from draftgate.report.compared import print_comparison, write_comparison  # noqa: PLC0415
     from draftgate.runstore import load_run  # noqa: PLC0415 - quick start
 
-    run = load_run(_run_folder(args.run_folder))
-    page = write_report(run)
+    path = _run_folder(args.run_folder)
+    if (path / HEADER).exists():
+        comparison = load_comparison(path)
+        compared_page = write_comparison(comparison, ComparisonFolder(path), args.history)
+        print_comparison(comparison, Console())
+        print(f"report: {compared_page}")
+        return Exit.OK
+    run = load_run(path)
+    page = write_report(run, args.history)
     print_report(run, Console())
     print(f"report: {page}")
     return Exit.OK
@@ -76,6 +86,13 @@ def _run_folder(given: str | None) -> Path:
             "no run folder was named and there is none under runs/. Take one: make perf"
         )
     return found[-1]
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    _add_run_folder(parser)
+    parser.add_argument(
+        "--history", type=Path, default=Path("history"), metavar="DIR", help="shown in the page"
+    )
 
 
 def _add_run_folder(parser: argparse.ArgumentParser) -> None:

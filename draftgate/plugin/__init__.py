@@ -88,6 +88,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--baselines", default="baselines", metavar="DIR", help="where baselines are read from"
     )
+    group.addoption(
+        "--history", default="history", metavar="DIR", help="whose open items the report shows"
+    )
     group.addoption("--require-baseline", action="store_true", help="fail where no baseline fits")
     group.addoption(
         "--require-verdict",
@@ -114,6 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
     options = Options(
         runs=_below(config, config.getoption("--runs")),
         baselines=_below(config, config.getoption("--baselines")),
+        history=_below(config, config.getoption("--history")),
         require_baseline=bool(config.getoption("--require-baseline")),
         require_verdict=bool(config.getoption("--require-verdict")),
         argv=("python", "-m", "pytest", *map(str, config.invocation_params.args)),
@@ -168,7 +172,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
             from draftgate.report import write_report  # noqa: PLC0415 - slow, and most sessions need none
 
             gate.stored = load_run(gate.run_path)
-            write_report(gate.stored)
+            write_report(gate.stored, gate.options.history)
         _write_comparison(session.config)
     except (DraftgateError, OSError) as error:
         gate.report_error = str(error)
@@ -220,7 +224,11 @@ def _write_comparison(config: pytest.Config) -> None:
     if paired is not None and paired.folder is not None:
         from draftgate.report.compared import write_comparison  # noqa: PLC0415 - slow, and rare
 
-        write_comparison(load_comparison(paired.folder.path), paired.folder)
+        write_comparison(
+            load_comparison(paired.folder.path),
+            paired.folder,
+            config.stash[SESSION].options.history,
+        )
 
 
 def _print_comparison(terminalreporter: pytest.TerminalReporter) -> None:

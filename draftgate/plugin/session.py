@@ -82,6 +82,7 @@ class Options:
     require_verdict: bool
     argv: tuple[str, ...]
     short: bool = False
+    history: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

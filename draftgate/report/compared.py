@@ -19,19 +19,20 @@ from draftgate.report.comparison.junit import junit_xml
 from draftgate.report.comparison.markdown import comment, step_summary
 from draftgate.report.comparison.terminal import print_comparison
 from draftgate.report.comparison_page import page
+from draftgate.report.history import fragment_of
 
 __all__ = ["print_comparison", "write_comparison"]
 
 
 def write_comparison(
-    comparison: StoredComparison, folder: ComparisonFolder, history: str | None = None
+    comparison: StoredComparison, folder: ComparisonFolder, history: Path | None = None
 ) -> Path:
     """Write all forms and return the page.
 
     Args:
         comparison: What is there, finished or not.
         folder: Where it lies.
-        history: HTML fragment for the page's History; None without one.
+        history: Folder of the history whose open items the page shows; None shows none.
 
     Raises:
         MeasurementError: If one cannot be written; those before it are whole.
@@ -41,4 +42,8 @@ def write_comparison(
     folder.write_report("comment.md", comment(comparison))
     folder.write_report("summary.md", step_summary(comparison))
     folder.write_report("junit.xml", junit_xml(comparison))
-    return folder.write_report("report.html", page(comparison, history))
+    header = comparison.header
+    items = None
+    if history is not None:
+        items = fragment_of(history, header.profile.name, header.environment.hardware)
+    return folder.write_report("report.html", page(comparison, items))

@@ -4,12 +4,15 @@ Open items first: what changed, by how much, since when, and with which build.
 An item is a question to a person; nothing here is red because a gate failed.
 """
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from draftgate import __version__
-from draftgate.history.findings import Findings
+from draftgate.errors import BaselineError
+from draftgate.history.findings import Findings, load_findings
 from draftgate.history.items import CONFIDENCE, MIN_NIGHTS, Judged
 from draftgate.history.records import Closure, Item
 from draftgate.report.format import MISSING, count, percent
@@ -104,6 +107,29 @@ def history_fragment(found: Findings) -> str:
         )
     )
     return part + "\n"
+
+
+def fragment_of(root: Path, profile: str, hardware: str) -> str | None:
+    """Return the open items of a profile on one hardware, for another page's History.
+
+    A history that can't be read is said there and spoils no report.
+
+    Args:
+        root: Folder of the history.
+        profile: Name of the profile.
+        hardware: Slug of the hardware.
+
+    Returns:
+        HTML, escaped; None where there is no history.
+    """
+    if not root.is_dir():
+        return None
+    try:
+        found = load_findings(root)
+    except BaselineError as error:
+        return f"<p>{html.escape(str(error))}</p>\n"
+    mine = found.only(lambda key: (key.profile, key.hardware) == (profile, hardware))
+    return history_fragment(mine)
 
 
 def history_markdown(found: Findings) -> str:

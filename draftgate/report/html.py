@@ -42,9 +42,16 @@ class Definition:
     formula: str
 
 
-def render_html(summary: Summary) -> str:
-    """Return the whole page."""
-    return templates().get_template("report.html.j2").render(page(summary)) + "\n"
+def render_html(summary: Summary, history: str | None = None) -> str:
+    """Return the whole page.
+
+    Args:
+        summary: What is shown.
+        history: HTML that stands under "History" as it is, so it must be safe; None
+            leaves the section out.
+    """
+    template = templates().get_template("report.html.j2")
+    return template.render(page(summary), history=history) + "\n"
 
 
 def page(summary: Summary) -> dict[str, Any]:

@@ -63,6 +63,10 @@ def test_same_against_same_passes(tmp_path: Path, profile: Path) -> None:
     assert "<html" in (made / "report.html").read_text()
     assert len(load_comparison(made).pairs) in (4, 6)
     assert_clean(done, tmp_path)
+    (made / "report.html").unlink()
+    again = draftgate(tmp_path, "report", str(made))
+    assert again.code == 0, again.output
+    assert (made / "report.html").exists()
 
 
 def test_slower_build_is_a_regression_with_its_cause(tmp_path: Path, profile: Path) -> None:
