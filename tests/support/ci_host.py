@@ -8,14 +8,21 @@ nothing of it is taken for theirs.
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+SHA = "a" * 40
+DIGEST = f"sha256:{'d' * 64}"
+BASE = f"ghcr.io/we/engine@{DIGEST}"
 TIMEOUT_S = 60.0
 
 _TOOLS = """
@@ -119,9 +126,10 @@ class Host:
         path = self.folder / f"{name}.calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def start(self, script: str, *args: str, **env: str) -> subprocess.Popen[str]:
-        """Start a script in a session of its own."""
-        return subprocess.Popen(
+    @contextmanager
+    def start(self, script: str, *args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a script in a session of its own, all of which is ended afterwards."""
+        process = subprocess.Popen(
             [str(self.scripts / script), *args],
             env={**self.env, **env},
             stdin=subprocess.DEVNULL,
@@ -130,6 +138,12 @@ class Host:
             text=True,
             start_new_session=True,
         )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
     def run(self, script: str, *args: str, **env: str) -> Ended:
         """Run a script to its end."""
@@ -141,6 +155,19 @@ class Host:
         """Return what a script handed on to later jobs."""
         lines = self.output.read_text().splitlines() if self.output.exists() else []
         return dict(line.split("=", 1) for line in lines)
+
+
+def soon(path: Path) -> bool:
+    """Return whether a file appears within 10 s."""
+    pause = threading.Event()
+    return any(path.exists() or pause.wait(0.02) for _ in range(500))
+
+
+def settings(host: Host, **changes: Any) -> None:
+    """Write gate.json with two images, changed as told."""
+    given = json.loads((ROOT / "gpu-ci" / "gate.json").read_text())
+    given |= {"base_image": BASE, "candidate_image": "reg.local:5000/we/engine:pr-{sha}"}
+    (host.folder / "repo" / "gpu-ci" / "gate.json").write_text(json.dumps(given | changes))
 
 
 def ended_process() -> str:
