@@ -246,8 +246,8 @@ def _take_all(folder: ComparisonFolder, bench: Bench, pairs: list[Pair], sitting
         if not sitting.watch.has_room(sitting.budget):
             bench.say(f"the budget of {sitting.budget:g} minutes has no room for another pair")
             return "budget"
-        bench.say(_announce(sitting.header, place))
         folder.begin_pair(place.name)
+        bench.say(_announce(sitting.header, place))
         pair = sitting.take(bench, place)
         check_engines(pairs, pair)
         folder.add(pair)
