@@ -46,13 +46,14 @@ def night(host: Host) -> Host:
 @pytest.mark.parametrize("code", [0, 1])
 def test_night_is_kept_however_it_ends(night: Host, code: int) -> None:
     """Report and history are made of a failed night too, and the tests' code is the script's."""
-    ended = night.run("nightly", "p", CODE=str(code))
+    ended = night.run("nightly", "p", CODE=str(code), GITHUB_SHA=SHA)
 
     run = night.folder / "out" / "runs" / "20260101-000000-night"
+    history = str(night.folder / "out" / "history")
     assert ended.code == code, ended.err
     assert [call["argv"] for call in night.calls("draftgate")] == [
         ["report", str(run)],
-        ["history", "append", str(run), "--history", str(night.folder / "out" / "history")],
+        ["history", "append", str(run), "--history", history, "--commit", SHA],
     ]
     argv = (night.folder / "pytest.argv").read_text()
     assert "-m perf or drift or correctness" in argv
