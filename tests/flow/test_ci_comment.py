@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ci_host import (
-    SHA,
-    Ended,
-    Host,
-    settings,
-)
+from tests.support.ci_host import SHA, Ended, Host, settings
 
 
 @pytest.fixture

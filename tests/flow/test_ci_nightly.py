@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ci_host import (
-    ROOT,
-    Host,
-    settings,
-)
+from tests.support.ci_host import ROOT, SHA, Host, settings
 
 
 @pytest.fixture

@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from draftgate.engines import docker
-from tests.support.ci_host import (
-    BASE,
-    DIGEST,
-    ROOT,
-    SHA,
-    Host,
-    settings,
-    soon,
-)
+from tests.support.ci_host import BASE, DIGEST, ROOT, SHA, Host, settings, soon
 
 
 @pytest.fixture
