@@ -12,11 +12,11 @@ every kind alike: nothing is imported again. Threads are bound as usual.
 """
 
 import argparse
+import ctypes
 import hashlib
 import random
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,9 +43,6 @@ from draftgate.specs import Arm, Profile
 STARTS = Path(__file__).parent / "starts.parquet"
 CONCURRENCIES = (1, 8)
 SEED = 20_004
-
-_STILL = threading.Event()
-"""Never set: waiting for it is standing still."""
 
 Say = Callable[[str], None]
 
@@ -140,15 +137,20 @@ def _measure(bench: Bench, kind: Kind, engine: RunningEngine, streams: int) -> C
     return cell
 
 
+def stand_still(seconds: float) -> None:
+    """Keep every thread of this process from running Python: a C call that holds the lock."""
+    ctypes.PyDLL(None).usleep(round(seconds * 1e6))
+
+
 class Hiccup:
-    """A client that stands still once: blocks the event loop at the second call.
+    """A client that stands still once, at the second report of progress.
 
     Args:
         seconds: For how long.
-        wait: Blocks for so many seconds.
+        wait: Blocks the whole client for so many seconds.
     """
 
-    def __init__(self, seconds: float, wait: Callable[[float], object] = _STILL.wait) -> None:
+    def __init__(self, seconds: float, wait: Callable[[float], object] = stand_still) -> None:
         self._seconds = seconds
         self._wait = wait
         self._calls = 0

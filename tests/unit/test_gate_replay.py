@@ -82,7 +82,7 @@ def test_quick_starts_are_asked_of_every_server_or_of_none() -> None:
 
 
 def test_client_stands_still_once() -> None:
-    """The hiccup blocks at the second report of progress and at no other."""
+    """The client stands still at the second report of progress and at no other."""
     told = LoadProgress(1.0, 1, 1, 0, 1, 1)
     waits: list[float] = []
     hiccup = Hiccup(0.5, wait=waits.append)
