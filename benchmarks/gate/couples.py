@@ -114,7 +114,8 @@ def header_of(recording: Recording, profile: Profile, arm: str) -> ComparisonHea
     arms = (profile.arm(arm),)
     streams = recording.setting.concurrencies
     asked = gates_of(arms, streams, profile.compare)
-    requests = {c: requests_per_start(profile.workload, c) for c in streams}
+    workload = replace(profile.workload, min_requests=recording.setting.min_requests)
+    requests = {c: requests_per_start(workload, c) for c in streams}
     side = SideSpec("recorded", "profile", arms)
     return ComparisonHeader(
         schema=COMPARISON_SCHEMA_VERSION,

@@ -64,8 +64,8 @@ KINDS = {
             "tail",
             "none",
             "base",
-            (("STALL_MS", "40"), ("STALL_SHARE", "0.01")),
-            told="1 % of steps stall for 40 ms",
+            (("STALL_MS", "25"), ("STALL_SHARE", "0.01")),
+            told="1 % of steps stall for 25 ms",
         ),
         Kind("bad", "none", "base", (("STEP_SHARE", "0.3"),), told="a start 30 % slower"),
         Kind("hiccup", "none", "base", hiccup_s=0.5, told="the client stands still for 0.5 s"),
@@ -80,7 +80,10 @@ KINDS = {
         ),
     )
 }
-"""All kinds by name, in the order in which results list them."""
+"""All kinds by name, in the order in which results list them.
+
+A stall of 25 ms makes the p99 of a 14 ms step at one stream (20 ms) twice as long and the mean
+1.7 % longer; at 8 streams it hides behind prefills of other streams (p99 of 90 to 140 ms)."""
 
 
 def kinds_of(text: str) -> tuple[Kind, ...]:

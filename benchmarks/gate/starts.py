@@ -52,6 +52,7 @@ class Setting:
         profile: Name of the profile.
         profile_sha256: Hash of its text.
         concurrencies: Numbers of streams.
+        min_requests: Requests that end in each window at least.
         seed: Of the order of starts within a round.
         quick: Whether engine core and worker were forked.
         schema: SCHEMA_VERSION.
@@ -62,6 +63,7 @@ class Setting:
     profile: str
     profile_sha256: str
     concurrencies: tuple[int, ...]
+    min_requests: int
     seed: int
     quick: bool
     schema: int = SCHEMA_VERSION

@@ -12,6 +12,7 @@ SETTING = Setting(
     profile="example",
     profile_sha256="0" * 64,
     concurrencies=(8,),
+    min_requests=8,
     seed=1,
     quick=False,
 )

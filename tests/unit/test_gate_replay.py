@@ -132,12 +132,18 @@ def test_other_definitions_of_the_metrics_are_refused(tmp_path: Path) -> None:
 
 
 def test_tails_of_few_requests_are_asked_as_p95() -> None:
-    """With 8 requests a start, 20 pairs hold no p99: the header asks the p95 and says why."""
+    """With 8 requests a start, 20 pairs hold no p99 and the p95 is asked; with 16 they do."""
     tails = CompareSpec(gates=(PairedGateSpec("ttft_p99_s", 0.02, 0.10),))
 
-    (gate,) = header_of(recording(rounds=1), replace(PROFILE, compare=tails), "none").gates
+    profile = replace(PROFILE, compare=tails)
+    few = recording(rounds=1)
+    more = replace(few, setting=replace(few.setting, min_requests=16))
+
+    (gate,) = header_of(few, profile, "none").gates
+    (kept,) = header_of(more, profile, "none").gates
 
     assert (gate.metric, gate.instead_of) == ("ttft_p95_s", "ttft_p99_s")
+    assert (kept.metric, kept.instead_of) == ("ttft_p99_s", None)
 
 
 def test_quick_and_usual_starts_do_not_mix() -> None:
