@@ -5,7 +5,7 @@ can be thrown out before anybody reads a change of the client as one of the
 server. Knows no gate; registers no metric.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from draftgate.metrics import selection
 from draftgate.metrics.definition import METRICS
@@ -97,18 +97,28 @@ def _stamp_error_s(run: RunSamples, share: float) -> float:
 
 
 def _idle_ratio(run: RunSamples) -> float | None:
-    records = list(selection.sent_inside(run))
-    if not records:
+    """Return the share of a request's turn in which its stream waited for the client.
+
+    From when the last request of the stream ended, by the kernel's stamp, to when
+    this one was sent: noticing late is in it, and so is sending late. A mean, since
+    a rate loses all of it, also what one hiccup of half a second took.
+    """
+    turns = list(_turns(run))
+    if not turns:
         return None
-    client = run.client
-    noticed_s = client.read_delay_p50_s if client.kernel_stamps else client.lag_p99_s
-    waits_s = _mean((record.sent_ns - record.scheduled_ns) / 1e9 for record in records)
-    return (waits_s + (noticed_s or 0.0)) / _mean(_turn_s(record) for record in records)
+    noticed_s = 0.0 if run.client.kernel_stamps else run.client.lag_p99_s
+    idle_s = _mean((record.sent_ns - free_ns) / 1e9 for free_ns, record in turns)
+    return (idle_s + noticed_s) / _mean((r.ended_ns - free_ns) / 1e9 for free_ns, r in turns)
 
 
-def _turn_s(record: RequestRecord) -> float:
-    """Return the time from when a stream was free to the end of its request, seconds."""
-    return (record.ended_ns - record.scheduled_ns) / 1e9
+def _turns(run: RunSamples) -> Iterator[tuple[int, RequestRecord]]:
+    """Yield when its stream was free, and the record, of requests sent in the window."""
+    counted = {id(record) for record in selection.sent_inside(run)}
+    free_ns: dict[int, int] = {}
+    for record in sorted(run.records, key=lambda record: record.sent_ns):
+        if id(record) in counted:
+            yield free_ns.get(record.stream, record.scheduled_ns), record
+        free_ns[record.stream] = record.ended_ns
 
 
 def _mean(values: Iterable[float]) -> float:
