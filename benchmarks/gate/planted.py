@@ -73,7 +73,9 @@ def compare_kind(job: Job, kind: Kind) -> StoredComparison:
         )
         sent = replace(job.profile, workload=workload, arms=base.arms)
         requests = {STREAMS: requests_per_start(workload, STREAMS)}
-        gates = judgeable(None, gates_of(base.arms, (STREAMS,), sent.compare), requests, sent.compare)
+        gates = judgeable(
+            None, gates_of(base.arms, (STREAMS,), sent.compare), requests, sent.compare
+        )
         sides = Sides(sent, base, candidate)
         folder = open_comparison(job.root, sides, gates, sent.compare, argv=())
         run_comparison(folder, job.say)

@@ -29,7 +29,9 @@ NOWHERE = "http://127.0.0.1:1"
 
 def side(url: str) -> SideSpec:
     """Return a side of one live server."""
-    return SideSpec(url, "url", (Arm("none", EngineSpec("fake", "fake", UrlLaunch(url))),), False)
+    return SideSpec(
+        url, "url", (Arm("none", EngineSpec("fake", "fake", UrlLaunch(url))),), restarts=False
+    )
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Kept:
 
     names: list[str] = field(default_factory=list)
 
-    def __call__(self, name: str, run: RunSamples) -> str:
+    def __call__(self, name: str, _run: RunSamples) -> str:
         """Take a run."""
         self.names.append(name)
         return f"samples/{name}"
@@ -57,7 +59,15 @@ def bench(base: SideSpec, candidate: SideSpec, logs: Path, kept: Kept) -> Bench:
         run_timeout_s=20.0,
     )
     profile = Profile(
-        "example", "Live.", base.arms, True, workload, SLO(), (), Path("example.toml"), ""
+        name="example",
+        description="Live.",
+        arms=base.arms,
+        keep_alive=True,
+        workload=workload,
+        slo=SLO(),
+        gates=(),
+        source=Path("example.toml"),
+        text="",
     )
     return Bench(
         profile, base, candidate, (), load_prompts("mixed", 1), logs, kept, lambda _line: None
@@ -79,12 +89,16 @@ def taken(made: Bench, *, candidate_first: bool = False) -> Pair:
 
 @pytest.mark.parametrize("candidate_first", [False, True])
 def test_load_alternates_between_both_sides(
-    urls: tuple[str, str], tmp_path: Path, candidate_first: bool  # noqa: FBT001 - parametrised
+    urls: tuple[str, str],
+    tmp_path: Path,
+    candidate_first: bool,  # noqa: FBT001 - parametrised
 ) -> None:
     """At each number of streams, in rising order, the side that is drawn goes first."""
     kept = Kept()
 
-    pair = taken(bench(side(urls[0]), side(urls[1]), tmp_path, kept), candidate_first=candidate_first)
+    pair = taken(
+        bench(side(urls[0]), side(urls[1]), tmp_path, kept), candidate_first=candidate_first
+    )
 
     assert pair.invalid == ()
     roles = ["candidate", "base"] if candidate_first else ["base", "candidate"]

@@ -135,7 +135,9 @@ def test_loss_between_margin_and_limit_is_suspect_first() -> None:
     """A loss of 3 % known to .3 % is not green, although 5 % is ruled out."""
     head = header()
 
-    result = only(head, pairs(head, speed, lambda slot: {SPEED.metric: 0.97 * speed(slot)[SPEED.metric]}))
+    result = only(
+        head, pairs(head, speed, lambda slot: {SPEED.metric: 0.97 * speed(slot)[SPEED.metric]})
+    )
 
     assert result.outcome is Outcome.INCONCLUSIVE
     assert "suspect" in result.reason
@@ -146,9 +148,9 @@ def test_equal_values_in_all_pairs_pass() -> None:
     """Counts that do not differ at all are a PASS, not a division by zero."""
     head = header()
 
-    assert only(head, pairs(head, lambda _: {SPEED.metric: 5.0}, lambda _: {SPEED.metric: 5.0})).outcome is (
-        Outcome.PASS
-    )
+    assert only(
+        head, pairs(head, lambda _: {SPEED.metric: 5.0}, lambda _: {SPEED.metric: 5.0})
+    ).outcome is (Outcome.PASS)
 
 
 def test_prompts_are_paired_and_those_of_one_side_left_out() -> None:
