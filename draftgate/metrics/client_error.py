@@ -16,6 +16,13 @@ STAMP_ERROR_S = 50e-6
 """How far a kernel stamp may lie from the arrival. The worst p99 of calibrations
 on two machines was 34 us after the sender's own stamp, loopback included."""
 
+MEDIAN_STAMP_ERROR_S = 10e-6
+"""The same for medians: the worst p50 of 36 runs in `benchmarks/loadgen/results.json` was 8 us."""
+
+GAP_ERROR_S = 25e-6
+"""How far the gap between two stamps may lie from the true one: the worst p99 there was 20 us,
+since most of the way to the stamp is the same for both."""
+
 _LATENCIES = ("ttft", "step_gap", "per_token", "e2e")
 _RATES = ("output_tokens_per_s", "tokens_per_s_per_stream", "requests_per_s", "goodput_per_s")
 
@@ -72,7 +79,10 @@ def client_error_ratio(metric: str, run: RunSamples) -> float | None:
     value = METRICS.get(metric).compute(run, SLO())
     if not value:
         return None
-    return _stamp_error_s(run, share=int(rest.removesuffix("_s")) / 100) / value
+    error_s = _stamp_error_s(run, family, share=int(rest.removesuffix("_s")) / 100)
+    if family == "per_token":  # two stamps are wrong, all tokens between them share it
+        error_s /= _fewest_tokens(run)
+    return error_s / value
 
 
 def _seen(run: RunSamples) -> str:
@@ -85,15 +95,26 @@ def _seen(run: RunSamples) -> str:
     return ", ".join(parts) + "."
 
 
-def _stamp_error_s(run: RunSamples, share: float) -> float:
+def _stamp_error_s(run: RunSamples, family: str, share: float) -> float:
     client = run.client
     if not client.kernel_stamps:
         return client.lag_p99_s
+    tail_s = GAP_ERROR_S if family == "step_gap" else STAMP_ERROR_S
+    known_s = MEDIAN_STAMP_ERROR_S if share <= 0.5 else tail_s
     merged = client.coalesced_reads / client.reads if client.reads else 0.0
     if merged <= 1 - share:
-        return STAMP_ERROR_S
+        return known_s
     delay_s = client.read_delay_p50_s if share <= 0.5 else client.read_delay_p99_s
-    return max(STAMP_ERROR_S, delay_s or 0.0)
+    return max(known_s, delay_s or 0.0)
+
+
+def _fewest_tokens(run: RunSamples) -> int:
+    """Return the fewest tokens after a first chunk, of requests that count; 1 at least."""
+    later = (
+        sum(chunk.num_tokens for chunk in record.chunks[1:])
+        for record in selection.ended_inside(run)
+    )
+    return min((tokens for tokens in later if tokens), default=1)
 
 
 def _idle_ratio(run: RunSamples) -> float | None:

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from draftgate.metrics import compute_all
-from draftgate.metrics.client_error import STAMP_ERROR_S, client_error_ratio, client_faults
+from draftgate.metrics.client_error import (
+    GAP_ERROR_S,
+    MEDIAN_STAMP_ERROR_S,
+    STAMP_ERROR_S,
+    client_error_ratio,
+    client_faults,
+)
 from draftgate.records import ClientHealth, RequestRecord, RunSamples, StreamChunk, Window
 from draftgate.specs import SLO
 from tests.support.samples import make_run
@@ -40,11 +46,14 @@ def _run(health: ClientHealth, *, wait_ms: float = 0) -> RunSamples:
 @pytest.mark.parametrize(
     ("coalesced", "metric", "error_s"),
     [
-        (0, "step_gap_p50_s", STAMP_ERROR_S),
-        (1, "step_gap_p99_s", STAMP_ERROR_S),
+        (0, "step_gap_p50_s", MEDIAN_STAMP_ERROR_S),
+        (1, "step_gap_p99_s", GAP_ERROR_S),
         (2, "step_gap_p99_s", 0.002),
-        (2, "step_gap_p50_s", STAMP_ERROR_S),
+        (2, "step_gap_p50_s", MEDIAN_STAMP_ERROR_S),
+        (0, "ttft_p99_s", STAMP_ERROR_S),
         (60, "ttft_p50_s", 0.001),
+        (0, "per_token_p50_s", MEDIAN_STAMP_ERROR_S / 4),
+        (0, "per_token_p99_s", STAMP_ERROR_S / 4),
     ],
 )
 def test_kernel_stamps_err_where_reads_coalesced(

@@ -1,0 +1,83 @@
+"""Part 3 of RESULTS.md from planted.json.
+
+.venv/bin/python -m benchmarks.gate.plantedtables     # rewrites the part between its markers
+"""
+
+import json
+from pathlib import Path
+
+from benchmarks.gate.tables import Row, table
+
+START, END = "<!-- planted -->\n", "<!-- /planted -->\n"
+
+HEADING = """
+## 3. Faults planted into live servers of the real engine
+
+`python -m benchmarks.gate.planted` makes `planted.json`, `python -m benchmarks.gate.plantedtables`
+the tables below. Per kind one unchanged server and one with the fault were started and loaded in
+turn at one stream; a pair is a round of load. The verdicts are those of `draftgate compare` on live
+servers, with all gates of the default profile and both stages.
+
+"""
+
+SPEED = "output_tokens_per_s"
+
+
+def verdicts(rows: list[Row]) -> str:
+    """Return one line per kind: what was planted, what was said, and why."""
+    lines = []
+    for row in rows:
+        speed = next(gate for gate in row["gates"] if gate["metric"] == SPEED)
+        red = [gate for gate in row["gates"] if gate["outcome"] == "regression"]
+        named = sorted({name for gate in red for name in gate["named"]})
+        lines.append(
+            (
+                row["kind"],
+                row["told"],
+                row["outcome"],
+                ", ".join(named) or "-",
+                f"{100 * speed['loss']['loss']:+.1f}",
+                f"{row['pairs']} + {row['fresh_pairs']}",
+                f"{row['minutes']:g}",
+            )
+        )
+    heads = ("kind", "planted", "verdict", "causes named", "loss of tokens/s %", "pairs", "minutes")
+    return table(heads, lines)
+
+
+def gates(rows: list[Row]) -> str:
+    """Return one line per kind and gate that is no PASS, with its cause in full."""
+    lines = [
+        (row["kind"], gate["metric"], gate["outcome"], gate["cause"] or gate["reason"])
+        for row in rows
+        for gate in row["gates"]
+        if gate["outcome"] not in ("pass", "improvement")
+    ]
+    return table(("kind", "gate", "verdict", "cause, else reason"), lines)
+
+
+def render(rows: list[Row]) -> str:
+    """Return both tables and where they come from."""
+    first = rows[0]
+    about = f"{first['engine']} on {first['hardware']}; seed {first['seed']}.\n"
+    return "\n".join((about, verdicts(rows), gates(rows)))
+
+
+def placed(page: str, tables: str) -> str:
+    """Return the page with the tables between its markers, which are added at its end if absent."""
+    if START not in page:
+        page = f"{page.rstrip()}\n{HEADING}{START}{END}"
+    before, rest = page.split(START)
+    _, after = rest.split(END)
+    return f"{before}{START}\n{tables}\n{END}{after}"
+
+
+def rewrite(folder: Path) -> None:
+    """Rewrite RESULTS.md of a folder from its planted.json."""
+    rows = json.loads((folder / "planted.json").read_text(encoding="utf-8"))
+    page = folder / "RESULTS.md"
+    page.write_text(placed(page.read_text(encoding="utf-8"), render(rows)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite(Path(__file__).parent)
