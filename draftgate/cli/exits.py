@@ -5,7 +5,7 @@ The table in README.md is made from `Exit`. Knows no subcommand.
 
 import enum
 import sys
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from draftgate.errors import (
     BaselineError,
@@ -14,7 +14,9 @@ from draftgate.errors import (
     MeasurementError,
     SpecError,
 )
-from draftgate.verdict import Outcome
+
+if TYPE_CHECKING:  # quick start
+    from draftgate.verdict import Outcome
 
 
 class Exit(enum.IntEnum):
@@ -53,18 +55,19 @@ def exit_of(error: DraftgateError) -> Exit:
 
 
 _EXIT_FOR = {
-    Outcome.PASS: Exit.OK,
-    Outcome.IMPROVEMENT: Exit.OK,
-    Outcome.REGRESSION: Exit.REGRESSION,
-    Outcome.INCONCLUSIVE: Exit.INCONCLUSIVE,
-    Outcome.NO_BASELINE: Exit.NO_BASELINE,
-    Outcome.INVALID_RUN: Exit.UNUSABLE_RUN,
+    "pass": Exit.OK,
+    "improvement": Exit.OK,
+    "regression": Exit.REGRESSION,
+    "inconclusive": Exit.INCONCLUSIVE,
+    "no_baseline": Exit.NO_BASELINE,
+    "invalid_run": Exit.UNUSABLE_RUN,
 }
+"""By the values of `Outcome`, whose module is slow to import."""
 
 
-def exit_for(outcome: Outcome) -> Exit:
+def exit_for(outcome: "Outcome") -> Exit:
     """Return the code that says what was decided."""
-    return _EXIT_FOR[outcome]
+    return _EXIT_FOR[outcome.value]
 
 
 def say(line: str) -> None:

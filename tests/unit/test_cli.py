@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from draftgate.cli import Exit, main
+from draftgate.cli.exits import exit_for
 from draftgate.clock import ManualClock
 from draftgate.errors import BaselineError, EngineError, MeasurementError, SpecError
 from draftgate.runstore import RunDirectory
 from draftgate.specfile import profile_names
+from draftgate.verdict import Outcome
 from tests.support.flow import NONE, Started, assert_clean, write_profile
 from tests.support.samples import make_environment, make_profile, make_runs
 
@@ -230,3 +232,9 @@ def test_command_starts_fast() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_outcome_has_an_exit_code(outcome: Outcome) -> None:
+    """Green outcomes end with 0 and no other one does."""
+    assert (exit_for(outcome) is Exit.OK) == outcome.green
