@@ -46,7 +46,7 @@ from draftgate.verdict import Outcome
 
 HERE = Path(__file__).parent
 SEED = 20_004
-TRIALS = 4_000
+TRIALS = 20_000
 POWER_TRIALS = 400
 
 Decide = Callable[[ComparisonHeader, Sequence[Pair]], ComparisonResult]

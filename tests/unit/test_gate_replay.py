@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks.gate import plantedtables, realtables
 from benchmarks.gate.couples import as_pair, couples_of, header_of, in_order, shuffled
 from benchmarks.gate.faults import KINDS, kinds_of, server
 from benchmarks.gate.realpeers import peer_rows
@@ -336,3 +338,16 @@ def test_page_holds_what_the_replay_found() -> None:
     assert "step5: every step 5 % longer | REGRESSION" in page
     assert page.count(START) == page.count(END) == 1
     assert placed(page, render(result)) == page
+
+
+@pytest.mark.parametrize("part", [realtables, plantedtables])
+def test_committed_page_says_what_the_committed_numbers_say(part: ModuleType) -> None:
+    """RESULTS.md holds the tables that its JSON files give."""
+    folder = Path(part.__file__ or "").parent
+    name = {"realtables": "real.json", "plantedtables": "planted.json"}[
+        part.__name__.split(".")[-1]
+    ]
+    result = json.loads((folder / name).read_text(encoding="utf-8"))
+    page = (folder / "RESULTS.md").read_text(encoding="utf-8")
+
+    assert part.placed(page, part.render(result)) == page
