@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(name="browser", scope="package")
+@pytest.fixture(name="browser", scope="module")
 def _browser() -> Iterator[Any]:
-    """Yield a headless Chromium."""
+    """Yield a headless Chromium.
+
+    Of one file: Playwright keeps an event loop running in this thread, in which tests of
+    later files could start none of their own.
+    """
     from playwright.sync_api import sync_playwright
 
     from tests.support.browser import CHROMIUM
