@@ -134,10 +134,15 @@ def test_slow_steps_are_a_regression_of_step_time(
 def test_second_server_of_the_same_engine_is_no_regression(
     live: Callable[..., tuple[SideSpec, ...]], compare: Compare, profile: Profile
 ) -> None:
-    """Two live servers of one build are neither worse nor better."""
-    base = profile.arm(NO_SPECULATION)
+    """Two live servers of one build are neither worse nor better.
 
-    (speed,) = compare(*live((base, changed(base, "none-twin"))), PLAN).values()
+    By more than 10 %: rounds of load can't tell what a start has by chance (some
+    percent here) from the build, which is why builds are compared in starts.
+    """
+    base = profile.arm(NO_SPECULATION)
+    plan = replace(PLAN, gates=(PairedGateSpec(SPEED.metric, 0.10, 0.25),))
+
+    (speed,) = compare(*live((base, changed(base, "none-twin"))), plan).values()
 
     assert speed.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE), speed
 
