@@ -30,7 +30,7 @@ from benchmarks.gate.starts import Recorded, Setting, append, check_setting, rea
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.compare.gates import gates_of, limits
 from draftgate.compare.records import CellValues, Role, ServerStart
-from draftgate.compare.take import MAX_CLOCK_JUMP_S
+from draftgate.compare.take import cell_line, clock_faults
 from draftgate.compare.values import cell_values
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.engines.pool import MAX_ALIVE, EnginePool
@@ -38,9 +38,8 @@ from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
 from draftgate.errors import DraftgateError, EngineError, SpecError
 from draftgate.load.state import LoadProgress
-from draftgate.measure import Cell, measure_run
+from draftgate.measure import Cell, check_client, measure_run
 from draftgate.metrics import DEFINITIONS_VERSION
-from draftgate.metrics.client_error import client_faults
 from draftgate.specfile import load_profile
 from draftgate.specs import Arm, Profile
 
@@ -85,8 +84,7 @@ def take_round(bench: Bench, number: int) -> list[Recorded]:
         bench.say(f"round {number}: {len(arms) - len(failures)} servers ready in {ready_s:.0f} s")
         cells = _load_in_turn(bench, pool, order, arms, failures)
         engines = {arm: _version(pool, arm) for arm in arms if arm not in failures}
-    jump_s = (bench.clock.wall() - wall).total_seconds() - (bench.clock.now_ns() - start_ns) / 1e9
-    jumped = (f"the clock jumped by {jump_s:+.2f} s",) if abs(jump_s) > MAX_CLOCK_JUMP_S else ()
+    jumped = clock_faults(bench.clock, wall, start_ns)
     return [
         Recorded(
             kind.name,
@@ -131,13 +129,9 @@ def _measure(bench: Bench, kind: Kind, engine: RunningEngine, streams: int) -> C
     run = measure_run(
         engine, bench.profile.workload, Cell(streams, 0), bench.prompts, progress=hiccup
     )
-    if not run.invalid:
-        gates = gates_of([bench.profile.arm(kind.arm)], [streams], bench.profile.compare)
-        run = replace(run, invalid=client_faults(run, limits(gates)))
-    cell = cell_values(run, bench.profile.slo, "")
-    speed = dict(cell.values).get("output_tokens_per_s", float("nan"))
-    invalid = f", INVALID: {run.invalid[0].splitlines()[0]}" if run.invalid else ""
-    bench.say(f"  {kind.name} x{streams}: {speed:.1f} tokens/s{invalid}")
+    gates = gates_of([bench.profile.arm(kind.arm)], [streams], bench.profile.compare)
+    cell = cell_values(check_client(run, limits(gates)), bench.profile.slo, "")
+    bench.say(cell_line(kind.name, cell))
     return cell
 
 

@@ -70,11 +70,7 @@ def judge(
         notes: What a reader has to know, besides what the pairs tell.
     """
     found = search(header, pairs)
-    suspects = {
-        held.gate: confirm_gate(held.gate, pairs, header.plan)
-        for held in found
-        if held.standing is Standing.SUSPECT and not header.plan.single_stage
-    }
+    suspects = suspected(header, pairs, found)
     adjusted = corrected(header, suspects)
     results = tuple(
         _result(header, pairs, held, suspects.get(held.gate), adjusted.get(held.gate))
@@ -94,6 +90,25 @@ def search(header: ComparisonHeader, pairs: Sequence[Pair]) -> tuple[Search, ...
     """Return where stage one stands, gate by gate in the order of the header."""
     family = len(header.gates)
     return tuple(search_gate(gate, pairs, header.plan, family) for gate in header.gates)
+
+
+def suspected(
+    header: ComparisonHeader, pairs: Sequence[Pair], found: Sequence[Search]
+) -> dict[Gate, Fresh]:
+    """Return where stage two stands for each suspect; the sign process leaves none to it.
+
+    Args:
+        header: What was asked for.
+        pairs: All pairs taken.
+        found: Stage one, from `search`.
+    """
+    if header.plan.single_stage:
+        return {}
+    return {
+        held.gate: confirm_gate(held.gate, pairs, header.plan)
+        for held in found
+        if held.standing is Standing.SUSPECT
+    }
 
 
 def corrected(

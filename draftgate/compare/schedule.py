@@ -4,13 +4,12 @@ Arms take turns, so that a budget that ends early leaves none behind. Knows no
 clock and no server.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
-from draftgate.compare.judge import given_up, search
+from draftgate.compare.judge import given_up, search, suspected
 from draftgate.compare.losses import usable_pairs
-from draftgate.compare.records import ComparisonHeader, Pair, Stage
-from draftgate.compare.stages import confirm_gate
+from draftgate.compare.records import ComparisonHeader, Gate, Pair, Stage
 from draftgate.compare.take import Place
 from draftgate.specs import CompareSpec
 from draftgate.stats.losses import BLOCK_PAIRS, candidate_first
@@ -39,26 +38,22 @@ def next_place(header: ComparisonHeader, pairs: Sequence[Pair], stages: Stages) 
         pairs: All pairs taken, in order.
         stages: What this sitting may take.
     """
-    for stage, arms in (
-        (Stage.SEARCH, _searching(header, pairs)),
-        (Stage.CONFIRM, _confirming(header, pairs)),
-    ):
-        allowed = stages is Stages.BOTH or stages.name == stage.name
-        waiting = [arm for arm in arms if not given_up(pairs, arm)] if allowed else []
-        if waiting:
-            return _place(header, pairs, min(waiting, key=lambda arm: _taken(pairs, arm)), stage)
-    return None
+    found = search(header, pairs)
+    if stages is not Stages.CONFIRM:
+        going_on = [held.gate for held in found if held.standing is Standing.GO_ON]
+        if place := _next_of(header, pairs, going_on, Stage.SEARCH):
+            return place
+    if stages is Stages.SEARCH:
+        return None
+    fresh = suspected(header, pairs, found)
+    waiting = [gate for gate, held in fresh.items() if held.pairs_needed]
+    return _next_of(header, pairs, waiting, Stage.CONFIRM)
 
 
 def suspects(header: ComparisonHeader, pairs: Sequence[Pair]) -> int:
     """Return how many suspect gates still wait for fresh pairs."""
-    return sum(
-        1
-        for found in search(header, pairs)
-        if found.standing is Standing.SUSPECT
-        and not header.plan.single_stage
-        and confirm_gate(found.gate, pairs, header.plan).found is None
-    )
+    fresh = suspected(header, pairs, search(header, pairs))
+    return sum(held.found is None for held in fresh.values())
 
 
 def order_of(header: ComparisonHeader, arm: str, stage: Stage) -> tuple[bool, ...]:
@@ -77,17 +72,14 @@ def most_pairs(plan: CompareSpec, stage: Stage) -> int:
     return CAP_PAIRS if plan.single_stage else plan.looks[-1]
 
 
-def _searching(header: ComparisonHeader, pairs: Sequence[Pair]) -> list[str]:
-    found = search(header, pairs)
-    return _once(held.gate.arm for held in found if held.standing is Standing.GO_ON)
-
-
-def _confirming(header: ComparisonHeader, pairs: Sequence[Pair]) -> list[str]:
-    if header.plan.single_stage:
-        return []
-    suspect = [held.gate for held in search(header, pairs) if held.standing is Standing.SUSPECT]
-    waiting = [gate for gate in suspect if confirm_gate(gate, pairs, header.plan).pairs_needed]
-    return _once(gate.arm for gate in waiting)
+def _next_of(
+    header: ComparisonHeader, pairs: Sequence[Pair], gates: Sequence[Gate], stage: Stage
+) -> Place | None:
+    """Return the next place of a stage for the arms of these gates; None if none can be taken."""
+    arms = [arm for arm in dict.fromkeys(gate.arm for gate in gates) if not given_up(pairs, arm)]
+    if not arms:
+        return None
+    return _place(header, pairs, min(arms, key=lambda arm: _taken(pairs, arm)), stage)
 
 
 def _place(header: ComparisonHeader, pairs: Sequence[Pair], arm: str, stage: Stage) -> Place:
@@ -98,7 +90,3 @@ def _place(header: ComparisonHeader, pairs: Sequence[Pair], arm: str, stage: Sta
 
 def _taken(pairs: Sequence[Pair], arm: str) -> int:
     return sum(pair.arm == arm for pair in pairs)
-
-
-def _once(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))

@@ -7,7 +7,8 @@ that can't be used is seen and not lost. Decides nothing about losses.
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
@@ -26,8 +27,7 @@ from draftgate.datasets import Prompt
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import EngineError
-from draftgate.measure import Cell, measure_run, prime
-from draftgate.metrics.client_error import client_faults
+from draftgate.measure import Cell, check_client, measure_run, prime
 from draftgate.records import RunSamples
 from draftgate.specs import Arm, Profile
 
@@ -131,6 +131,28 @@ def take_pair(bench: Bench, place: Place) -> Pair:
     )
 
 
+def clock_faults(clock: Clock, wall: datetime, start_ns: int) -> tuple[str, ...]:
+    """Return that the time of day jumped since a moment, if it did.
+
+    Args:
+        clock: Source of both times.
+        wall: Time of day at that moment.
+        start_ns: Monotonic time then.
+    """
+    jump_s = (clock.wall() - wall).total_seconds() - (clock.now_ns() - start_ns) / 1e9
+    if abs(jump_s) <= MAX_CLOCK_JUMP_S:
+        return ()
+    return (f"the clock jumped by {jump_s:+.2f} s while it was measured",)
+
+
+def cell_line(name: str, cell: CellValues) -> str:
+    """Return a line of progress on one run: how fast it was, and why it can't be used, if so."""
+    speed = dict(cell.values).get("output_tokens_per_s")
+    told = f"{speed:.1f} tokens/s" if speed is not None else "no speed"
+    invalid = f", INVALID: {cell.invalid[0].splitlines()[0]}" if cell.invalid else ""
+    return f"  {name} x{cell.concurrency}: {told}{invalid}"
+
+
 class _Taken:
     """One start while it is being measured."""
 
@@ -160,10 +182,7 @@ class _Taken:
 
     def check_clock(self) -> None:
         """Note a jump of the time of day since the start."""
-        wall_s = (self._clock.wall() - self._wall).total_seconds()
-        jump_s = wall_s - (self._clock.now_ns() - self._start_ns) / 1e9
-        if abs(jump_s) > MAX_CLOCK_JUMP_S:
-            self.fail(f"the clock jumped by {jump_s:+.2f} s while it was measured")
+        self._trouble += clock_faults(self._clock, self._wall, self._start_ns)
 
     def record(self) -> ServerStart:
         """Return the start as it is kept."""
@@ -221,8 +240,9 @@ def _load_in_turn(
         for role, engine in engines.items():
             run = _run(bench, place, engine, streams)
             sample = bench.keep(f"{place.name}-{role.value}-c{streams}", run)
-            taken[role].add(cell_values(run, bench.profile.slo, sample))
-            _tell(bench, role, run, taken[role])
+            kept = cell_values(run, bench.profile.slo, sample)
+            taken[role].add(kept)
+            bench.say(cell_line(role.value, kept))
             if engine.child is not None and engine.child.exit_code() is not None:
                 return
 
@@ -230,15 +250,5 @@ def _load_in_turn(
 def _run(bench: Bench, place: Place, engine: RunningEngine, streams: int) -> RunSamples:
     cell = Cell(streams, place.slot)
     run = measure_run(engine, bench.profile.workload, cell, bench.prompts, clock=bench.clock)
-    if run.invalid:
-        return run
     asked = [gate for gate in bench.gates if (gate.arm, gate.concurrency) == (place.arm, streams)]
-    return replace(run, invalid=client_faults(run, limits(asked)))
-
-
-def _tell(bench: Bench, role: Role, run: RunSamples, taken: _Taken) -> None:
-    cell = taken.record().cells[-1]
-    speed = dict(cell.values).get("output_tokens_per_s")
-    told = f"{speed:.1f} tokens/s" if speed is not None else "no speed"
-    invalid = f", INVALID: {run.invalid[0].splitlines()[0]}" if run.invalid else ""
-    bench.say(f"  {role.value} x{run.concurrency}: {told}{invalid}")
+    return check_client(run, limits(asked))

@@ -1,7 +1,7 @@
 """One timed run of one arm: load a ready server and keep all that was seen."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
@@ -14,7 +14,7 @@ from draftgate.measure.meters import Meters, busy, dead, failed
 from draftgate.metrics.client_error import client_faults
 from draftgate.records import RunSamples
 from draftgate.resources import ResourceSampler
-from draftgate.specs import NO_SPECULATION, GateSpec, PrefixCache, WorkloadSpec
+from draftgate.specs import NO_SPECULATION, PrefixCache, WorkloadSpec
 
 Progress = Callable[[LoadProgress], None]
 
@@ -79,18 +79,17 @@ def measure_run(
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
 
 
-def check_client(run: RunSamples, gates: Sequence[GateSpec]) -> RunSamples:
+def check_client(run: RunSamples, margins: Mapping[str, float]) -> RunSamples:
     """Return the run, INVALID if the client's own error could explain what is judged.
 
     Acceptance is left out by `client_error`: it does not depend on speed.
 
     Args:
         run: As measured.
-        gates: What it is to be judged by.
+        margins: Relative loss that is let through, by metric name.
     """
     if run.invalid:
         return run
-    margins = {gate.metric: gate.margin_ratio for gate in gates}
     return replace(run, invalid=client_faults(run, margins))
 
 

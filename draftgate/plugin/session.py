@@ -245,7 +245,8 @@ class GateSession:
             clock=self._clock,
             progress=self._progress(label),
         )
-        run = check_client(run, self.profile.gates)
+        margins = {gate.metric: gate.margin_ratio for gate in self.profile.gates}
+        run = check_client(run, margins)
         self.directory.add(run)
         self._runs.append(run)
         self.say(f"{label}: {self._result_line(run)}")
