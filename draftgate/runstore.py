@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,7 +123,7 @@ class RunDirectory:
             MeasurementError: If it cannot be written.
         """
         now = clock.wall()
-        run_id = f"{now:%Y%m%dT%H%M%SZ}-{_slug(profile.name)}-{secrets.token_hex(2)}"
+        run_id = new_id(profile.name, now)
         run = cls(root / run_id, root / run_id / "logs")
         with _writing(run.path):
             root.mkdir(parents=True, exist_ok=True)
@@ -158,7 +159,7 @@ class RunDirectory:
         """
         header = _read_header(self.path)
         number = len(header.samples)
-        name = f"{number:04d}-{_slug(run.arm)}-c{run.concurrency}-r{run.repeat}.parquet"
+        name = f"{number:04d}-{slug(run.arm)}-c{run.concurrency}-r{run.repeat}.parquet"
         path = self.path / "samples" / name
         write_samples(path, run)
         try:
@@ -305,5 +306,11 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _slug(name: str) -> str:
+def new_id(name: str, now: datetime) -> str:
+    """Return a name for a new run folder: UTC time, a name, and four random hex digits."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{slug(name)}-{secrets.token_hex(2)}"
+
+
+def slug(name: str) -> str:
+    """Return a name as files and folders carry it."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)

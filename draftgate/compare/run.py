@@ -14,7 +14,6 @@ from draftgate.compare.judge import judge
 from draftgate.compare.records import (
     COMPARISON_SCHEMA_VERSION,
     ComparisonHeader,
-    ComparisonResult,
     Gate,
     Pair,
     Role,
@@ -23,13 +22,14 @@ from draftgate.compare.records import (
     StoredComparison,
 )
 from draftgate.compare.schedule import Stages, next_place
-from draftgate.compare.store import ComparisonFolder, ComparisonState, new_id
+from draftgate.compare.store import ComparisonFolder, ComparisonState
 from draftgate.compare.take import Bench, Place, Say, take_pair
 from draftgate.datasets import load_prompts
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, MeasurementError
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import Environment
+from draftgate.runstore import new_id
 from draftgate.specs import CompareSpec, Profile
 
 Take = Callable[[Bench, Place], Pair]
@@ -74,11 +74,12 @@ def open_comparison(
         MeasurementError: If it cannot be written.
     """
     engine = f"{sides.base.arms[0].engine.engine} (not started)"
+    now = clock.wall()
     header = ComparisonHeader(
         schema=COMPARISON_SCHEMA_VERSION,
         definitions=DEFINITIONS_VERSION,
-        id=new_id(sides.profile.name, clock),
-        started_at=clock.wall().isoformat(),
+        id=new_id(f"compare-{sides.profile.name}", now),
+        started_at=now.isoformat(),
         argv=tuple(argv),
         profile=sides.profile,
         base=sides.base,
@@ -105,10 +106,11 @@ def open_confirmation(
     asked = first.header()
     here = describe(asked.environment.engine)
     check_hardware(asked.environment, here)
+    now = clock.wall()
     header = replace(
         asked,
-        id=new_id(asked.profile.name, clock),
-        started_at=clock.wall().isoformat(),
+        id=new_id(f"compare-{asked.profile.name}", now),
+        started_at=now.isoformat(),
         argv=tuple(argv),
         confirms=asked.id,
     )
@@ -127,8 +129,10 @@ def run_comparison(
     max_minutes: float | None = None,
     clock: Clock = SYSTEM_CLOCK,
     take: Take = take_pair,
-) -> ComparisonResult:
+) -> None:
     """Take pairs until every gate is decided or the budget would be exceeded.
+
+    What they say is read back by `load_comparison`, also after an error.
 
     Args:
         folder: New, or left by an earlier sitting.
@@ -155,8 +159,6 @@ def run_comparison(
         ended = _take_all(folder, bench, pairs, sitting)
     finally:
         sitting.watch.stop(ended)
-    minutes = sitting.watch.minutes()
-    return judge(header, pairs, minutes=minutes, ended=ended, notes=state.notes)
 
 
 class Stopwatch:

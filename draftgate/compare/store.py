@@ -11,22 +11,19 @@ Each file appears whole or not at all. Knows the layout and decides nothing.
 """
 
 import json
-import re
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from draftgate.clock import Clock
 from draftgate.codec import decode, encode
 from draftgate.compare.records import COMPARISON_SCHEMA_VERSION, ComparisonHeader, Pair
 from draftgate.errors import BaselineError, MeasurementError
 from draftgate.files import write_text
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import RunSamples
-from draftgate.runstore import write_samples
+from draftgate.runstore import slug, write_samples
 
 T = TypeVar("T")
 
@@ -178,17 +175,6 @@ class ComparisonFolder:
     def _read(self, path: Path, kind: type[T]) -> T:
         with _reading(path):
             return decode(kind, json.loads(path.read_text(encoding="utf-8")), path.name)
-
-
-def new_id(profile: str, clock: Clock) -> str:
-    """Return a name for a comparison's folder: time, profile, and four random hex digits."""
-    now = clock.wall()
-    return f"{now:%Y%m%dT%H%M%SZ}-compare-{slug(profile)}-{secrets.token_hex(2)}"
-
-
-def slug(name: str) -> str:
-    """Return a name as files carry it."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
 
 
 def newest(root: Path) -> Path | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from draftgate.compare.run import load_comparison
 from draftgate.errors import DraftgateError
 from draftgate.plugin.fixtures import (
     draftgate_session,
@@ -221,27 +220,23 @@ def _paired(
 def _write_comparison(config: pytest.Config) -> None:
     """Write the reports of a comparison, also of one that was cut short."""
     paired = config.stash[PAIRED]
-    if paired is not None and paired.folder is not None:
+    if paired is not None and paired.folder is not None and paired.stored is not None:
         from draftgate.report.compared import write_comparison  # noqa: PLC0415 - slow, and rare
 
-        write_comparison(
-            load_comparison(paired.folder.path),
-            paired.folder,
-            config.stash[SESSION].options.history,
-        )
+        write_comparison(paired.stored, paired.folder, config.stash[SESSION].options.history)
 
 
 def _print_comparison(terminalreporter: pytest.TerminalReporter) -> None:
     """Print a comparison's table and where its page is."""
     paired = terminalreporter.config.stash[PAIRED]
-    if paired is None or paired.folder is None:
+    if paired is None or paired.folder is None or paired.stored is None:
         return
     from draftgate.report.compared import print_comparison  # noqa: PLC0415 - slow, and rare
 
     terminalreporter.section("draftgate compare")
     output = terminalreporter._tw._file  # noqa: SLF001 - no public way to pytest's own output
     console = Console(file=output, width=None if output.isatty() else FILE_WIDTH)
-    print_comparison(load_comparison(paired.folder.path), console)
+    print_comparison(paired.stored, console)
     terminalreporter.write_line(f"report: {paired.folder.path / 'report.html'}")
 
 

@@ -100,9 +100,9 @@ class PairedSession:
         Raises:
             DraftgateError: As from `run_comparison`; the same one again for the next gate.
         """
+        if self._error is not None:
+            raise self._error
         if self.stored is None:
-            if self._error is not None:
-                raise self._error
             try:
                 self._run()
             except DraftgateError as error:
@@ -122,5 +122,7 @@ class PairedSession:
         )
         self.folder = folder
         self._say(f"comparison {folder.path}")
-        run_comparison(folder, self._say, clock=self._clock)
-        self.stored = load_comparison(folder.path)
+        try:
+            run_comparison(folder, self._say, clock=self._clock)
+        finally:
+            self.stored = load_comparison(folder.path)

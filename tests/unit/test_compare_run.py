@@ -31,7 +31,8 @@ def quiet(_line: str) -> None:
 
 def run(made: ComparisonFolder, script: Script, **settings: object) -> Outcome:
     """Run a comparison with a script and return its outcome."""
-    return run_comparison(made, quiet, take=script, **settings).outcome  # type: ignore[arg-type]
+    run_comparison(made, quiet, take=script, **settings)  # type: ignore[arg-type]
+    return load_comparison(made.path).result.outcome
 
 
 def test_unchanged_builds_pass_at_the_first_look(tmp_path: Path) -> None:
