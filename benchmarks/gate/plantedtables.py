@@ -3,12 +3,10 @@
 .venv/bin/python -m benchmarks.gate.plantedtables     # rewrites the part between its markers
 """
 
-import json
 from pathlib import Path
 
+from benchmarks.gate.page import Section
 from benchmarks.gate.tables import Row, table
-
-START, END = "<!-- planted -->\n", "<!-- /planted -->\n"
 
 HEADING = """
 ## 3. Faults planted into live servers of the real engine
@@ -19,6 +17,9 @@ turn at one stream; a pair is a round of load. The verdicts are those of `draftg
 servers, with all gates of the default profile and both stages.
 
 """
+
+SECTION = Section("planted", HEADING)
+START, END = SECTION.start, SECTION.end
 
 SPEED = "output_tokens_per_s"
 
@@ -65,18 +66,12 @@ def render(rows: list[Row]) -> str:
 
 def placed(page: str, tables: str) -> str:
     """Return the page with the tables between its markers, which are added at its end if absent."""
-    if START not in page:
-        page = f"{page.rstrip()}\n{HEADING}{START}{END}"
-    before, rest = page.split(START)
-    _, after = rest.split(END)
-    return f"{before}{START}\n{tables}\n{END}{after}"
+    return SECTION.placed(page, tables)
 
 
 def rewrite(folder: Path) -> None:
     """Rewrite RESULTS.md of a folder from its planted.json."""
-    rows = json.loads((folder / "planted.json").read_text(encoding="utf-8"))
-    page = folder / "RESULTS.md"
-    page.write_text(placed(page.read_text(encoding="utf-8"), render(rows)), encoding="utf-8")
+    SECTION.rewrite(folder, render)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,10 @@
 .venv/bin/python -m benchmarks.gate.realtables     # rewrites the part between its markers
 """
 
-import json
 from pathlib import Path
 
+from benchmarks.gate.page import Section
 from benchmarks.gate.tables import Row, percent, pick, table
-
-START, END = "<!-- real -->\n", "<!-- /real -->\n"
 
 HEADING = """
 ## 2. The real engine
@@ -18,6 +16,9 @@ numbers and tables below; what is planted stands in `faults.py`, how comparisons
 docstrings of `replay.py` and `realpeers.py`.
 
 """
+
+SECTION = Section("real", HEADING)
+START, END = SECTION.start, SECTION.end
 
 PEERS = (
     "pytest-benchmark, mean:5%",
@@ -158,18 +159,12 @@ def render(result: Row) -> str:
 
 def placed(page: str, tables: str) -> str:
     """Return the page with the tables between its markers, which are added at its end if absent."""
-    if START not in page:
-        page = f"{page.rstrip()}\n{HEADING}{START}{END}"
-    before, rest = page.split(START)
-    _, after = rest.split(END)
-    return f"{before}{START}\n{tables}\n{END}{after}"
+    return SECTION.placed(page, tables)
 
 
 def rewrite(folder: Path) -> None:
     """Rewrite RESULTS.md of a folder from its real.json."""
-    result = json.loads((folder / "real.json").read_text(encoding="utf-8"))
-    page = folder / "RESULTS.md"
-    page.write_text(placed(page.read_text(encoding="utf-8"), render(result)), encoding="utf-8")
+    SECTION.rewrite(folder, render)
 
 
 if __name__ == "__main__":

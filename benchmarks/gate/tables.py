@@ -5,13 +5,14 @@
 A test checks that the committed page says what the committed numbers say.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gate.page import Section
+
 HERE = Path(__file__).parent
-START, END = "<!-- simulation -->\n", "<!-- /simulation -->\n"
+SECTION = Section("simulation")
 
 TOKENS = "tokens/s"
 
@@ -265,16 +266,12 @@ def placed(page: str, tables: str) -> str:
     Raises:
         ValueError: If the page lacks a marker.
     """
-    before, rest = page.split(START)
-    _, after = rest.split(END)
-    return f"{before}{START}\n{tables}\n{END}{after}"
+    return SECTION.placed(page, tables)
 
 
 def main() -> None:
     """Rewrite RESULTS.md."""
-    result = json.loads((HERE / "simulation.json").read_text(encoding="utf-8"))
-    page = HERE / "RESULTS.md"
-    page.write_text(placed(page.read_text(encoding="utf-8"), render(result)), encoding="utf-8")
+    SECTION.rewrite(HERE, render)
 
 
 if __name__ == "__main__":

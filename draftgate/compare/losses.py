@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftgate.compare.gates import BY_PROMPT, higher_is_better
-from draftgate.compare.records import CellValues, Gate, Pair, Scale, ServerStart, Stage
+from draftgate.compare.records import (
+    CellValues,
+    Gate,
+    Pair,
+    Scale,
+    ServerStart,
+    Stage,
+    StageNumbers,
+)
 from draftgate.stats.compare import FloatArray
 from draftgate.stats.losses import absolute_losses, log_loss, loss_ratio, relative_losses
 
@@ -33,6 +41,21 @@ class GateLosses:
     base: FloatArray
     candidate: FloatArray
     requests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A metric's change from base to candidate, in the metric's own direction.
+
+    Attributes:
+        estimate: Candidate / base - 1 (RATIO), or candidate - base in the metric's unit.
+        low: Lower end, same scale; minus infinity where nothing bounds it.
+        high: Upper end.
+    """
+
+    estimate: float
+    low: float
+    high: float
 
 
 class UnusableError(ValueError):
@@ -98,6 +121,13 @@ def on_gate_scale(gate: Gate, loss: float) -> float:
     if gate.scale is Scale.ABSOLUTE or not math.isfinite(loss):
         return loss
     return loss_ratio(loss, higher_is_better=higher_is_better(gate.metric))
+
+
+def change_of(gate: Gate, numbers: StageNumbers) -> Change:
+    """Return a stage's loss as a change of the metric, low end first."""
+    if higher_is_better(gate.metric):
+        return Change(-numbers.loss, -numbers.high, -numbers.low)
+    return Change(numbers.loss, numbers.low, numbers.high)
 
 
 def centre(gate: Gate, values: FloatArray) -> float:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from draftgate.compare.gates import BY_PROMPT, higher_is_better
+from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.losses import change_of
 from draftgate.compare.records import GateResult, Scale, StageNumbers
 from draftgate.compare.stages import tail_requests
 from draftgate.metrics import definition
@@ -53,11 +54,10 @@ def title(result: GateResult) -> str:
 
 def change(result: GateResult, numbers: StageNumbers) -> str:
     """Return the change of the metric in its own direction, as in "-5.1 % [-6.0, -4.2]"."""
-    sign = -1.0 if higher_is_better(result.gate.metric) else 1.0
-    ends = sorted((sign * numbers.low, sign * numbers.high))
+    found = change_of(result.gate, numbers)
     if result.gate.scale is Scale.ABSOLUTE:
-        return f"{sign * numbers.loss:+.3f} tokens [{ends[0]:.3f}, {ends[1]:.3f}]"
-    return f"{sign * numbers.loss * 100:+.1f} % [{ends[0] * 100:.1f}, {ends[1] * 100:.1f}]"
+        return f"{found.estimate:+.3f} tokens [{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.estimate * 100:+.1f} % [{found.low * 100:.1f}, {found.high * 100:.1f}]"
 
 
 def amount(result: GateResult, value: float) -> str:

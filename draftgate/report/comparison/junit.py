@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
+from draftgate.compare.losses import change_of
 from draftgate.compare.records import GateResult, Role, StageNumbers, StoredComparison
 from draftgate.report.comparison.answer import engines, headline
 from draftgate.report.comparison.words import (
     bounds_text,
-    change_of,
     change_text,
     decisive,
     pairs_text,

@@ -8,9 +8,9 @@ Markdown, XML or terminal, and escapes nothing.
 import math
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from draftgate.compare.gates import BY_PROMPT, higher_is_better
+from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.losses import Change, change_of
 from draftgate.compare.records import FactorLoss, Gate, GateResult, Scale, StageNumbers
 from draftgate.metrics import definition
 from draftgate.report.format import (
@@ -32,21 +32,6 @@ LARGEST_PAIRS = 1000
 """More further pairs than that nobody starts."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A metric's change from base to candidate, in the metric's own direction.
-
-    Attributes:
-        estimate: Candidate / base - 1 (RATIO), or candidate - base in the metric's unit.
-        low: Lower end, same scale; minus infinity where nothing bounds it.
-        high: Upper end.
-    """
-
-    estimate: float
-    low: float
-    high: float
 
 
 def title(metric: str) -> str:
@@ -86,13 +71,6 @@ def pairs_text(result: GateResult) -> str:
     """Return the pairs judged: `8`, or `8 + 24` for both stages."""
     stages = [stage for stage in (result.search, result.confirm) if stage is not None]
     return " + ".join(str(stage.pairs) for stage in stages) or MISSING
-
-
-def change_of(gate: Gate, numbers: StageNumbers) -> Change:
-    """Return a stage's loss as a change of the metric, low end first."""
-    if higher_is_better(gate.metric):
-        return Change(-numbers.loss, -numbers.high, -numbers.low)
-    return Change(numbers.loss, numbers.low, numbers.high)
 
 
 def change_text(result: GateResult, *, units: bool = True) -> str:
