@@ -31,12 +31,13 @@ class Scores:
         token: Ids; shape (n,).
         logp: Log-probability of the token under its law, given its prefix.
         top: That of the most likely token there.
-        is_top: Whether the token is that one.
+        is_top: Whether the token is that one; of several equally likely ones, the first.
         log_norm: Log of the sum over all tokens of p ** power; shape (n, len(POWERS)).
         unfiltered: Log-probability without top-k, top-p, min-p and penalties.
         before: Log-probability of the token under the law of the token before.
         below: Probability of all tokens with smaller ids.
-        position: Place in the chain of a verify step, from 0.
+        position: Place in the chain of a verify step, from 0; -1 if the token is in no chain,
+            or its place is not known.
         bonus: Whether the token follows a chain that was accepted as a whole.
         draft: The proposal for this place; -1 if there is none or it is not known.
         draft_logp: Log-probability of that proposal under the law of this place.
@@ -86,31 +87,70 @@ def score(log_law: ArrayLike, token: int, **known: Any) -> Scores:
             lies outside it, or a column is unknown.
     """
     law = np.asarray(log_law, dtype=float)
-    _check_law(law, token)
-    likely = law[np.isfinite(law)]
-    top = float(likely.max())
-    powers = [_log_sum(power * likely) for power in POWERS]
-    draft = int(known.get("draft", -1))
-    row = blank(1)
-    columns: dict[str, Any] = {
-        "token": token,
-        "logp": law[token],
-        "top": top,
-        "is_top": law[token] >= top,
-        "log_norm": np.array(powers),
-        "unfiltered": law[token],
-        "below": float(np.exp(law[:token]).sum()),
-        "draft_logp": law[draft] if draft >= 0 else np.nan,
-    }
-    columns |= known
-    unknown = set(columns) - {f.name for f in fields(Scores)}
+    if law.ndim != 1:
+        raise ValueError(f"a law is one row of numbers, got shape {law.shape}")
+    return score_many(law[None], [token], **{name: [value] for name, value in known.items()})
+
+
+def score_many(log_laws: ArrayLike, tokens: ArrayLike, **known: Any) -> Scores:
+    """Return the rows of tokens drawn from laws over the whole vocabulary.
+
+    Args:
+        log_laws: Log-probabilities of all tokens, nats, normalised; shape (n, V).
+        tokens: Ids of the drawn tokens, in [0, V); shape (n,).
+        known: Further columns by name, shape (n,); `draft_logp` is read from the laws
+            when `draft` is given without it.
+
+    Raises:
+        ValueError: As `score`, or if the shapes do not fit.
+    """
+    laws, ids = np.asarray(log_laws, dtype=float), np.asarray(tokens, dtype=int)
+    unknown = set(known) - {f.name for f in fields(Scores)}
     if unknown:
         raise ValueError(f"unknown columns: {', '.join(sorted(unknown))}")
+    if laws.ndim != 2 or ids.shape != laws.shape[:1]:
+        raise ValueError(f"got laws of shape {laws.shape} for tokens of shape {ids.shape}")
+    columns = _columns(laws, ids) | known
+    if "draft" in known and "draft_logp" not in known:
+        columns["draft_logp"] = _at(laws, np.asarray(known["draft"], dtype=int))
+    row = blank(len(ids))
     changed = {
-        name: np.asarray(value, dtype=getattr(row, name).dtype)[None]
-        for name, value in columns.items()
+        name: np.asarray(value, dtype=getattr(row, name).dtype) for name, value in columns.items()
     }
+    wrong = [name for name, value in changed.items() if len(value) != len(ids)]
+    if wrong:
+        raise ValueError(f"expected {len(ids)} entries in each column; not so: {', '.join(wrong)}")
     return replace(row, **changed)
+
+
+def _columns(laws: Floats, ids: Ints) -> dict[str, Any]:
+    """Return what one law and its token say by themselves."""
+    n, vocabulary = laws.shape
+    log_norm, below, top_token = np.empty((n, len(POWERS))), np.empty(n), laws.argmax(axis=1)
+    buffer = np.empty(vocabulary)
+    # Row by row: one row stays in the processor's cache, all of them do not.
+    for row, (law, token) in enumerate(zip(laws, ids.tolist(), strict=True)):
+        np.exp(law, out=buffer)
+        _check_law(float(buffer.sum()), token, vocabulary)
+        below[row] = buffer[:token].sum()
+        for column, power in enumerate(POWERS):
+            np.exp(np.multiply(law, power, out=buffer), out=buffer)
+            log_norm[row, column] = np.log(buffer.sum())
+    own = _at(laws, ids)
+    return {
+        "token": ids,
+        "logp": own,
+        "top": _at(laws, top_token),
+        "is_top": ids == top_token,
+        "log_norm": log_norm,
+        "unfiltered": own,
+        "below": below,
+    }
+
+
+def _at(laws: Floats, ids: Ints) -> Floats:
+    """Return each law at its id; NaN where the id is negative, which stands for none."""
+    return np.where(ids >= 0, laws[np.arange(len(ids)), np.maximum(ids, 0)], np.nan)
 
 
 def blank(n: int) -> Scores:
@@ -149,16 +189,8 @@ def joined(parts: "list[Scores]") -> Scores:
     )
 
 
-def _log_sum(values: Floats) -> float:
-    largest = float(values.max())
-    return largest + float(np.log(np.exp(values - largest).sum()))
-
-
-def _check_law(law: Floats, token: int) -> None:
-    if law.ndim != 1 or np.isnan(law).any():
-        raise ValueError(f"a law is one row of numbers, got shape {law.shape} or NaN in it")
-    if not 0 <= token < len(law):
-        raise ValueError(f"token {token} lies outside a vocabulary of {len(law)}")
-    total = float(np.exp(law).sum())
-    if abs(total - 1) > 1e-4:
+def _check_law(total: float, token: int, vocabulary: int) -> None:
+    if not 0 <= token < vocabulary:
+        raise ValueError(f"token {token} lies outside a vocabulary of {vocabulary}")
+    if not abs(total - 1) <= 1e-4:
         raise ValueError(f"the law's probabilities add up to {total:.6f}, expected 1")
