@@ -62,9 +62,9 @@ class LawParameters:
         bad_words: Token sequences that the output must not hold.
         allowed_token_ids: The only tokens allowed; () is all.
         min_tokens: Output length below which no stop token may come.
-        stop_token_ids: Tokens that end the output, with the EOS tokens if they do.
-        ignore_eos: Whether the output runs on past EOS. Stop tokens asked for by the
-            request still end it; the caller leaves EOS out of them then.
+        stop_token_ids: Tokens that end the output, EOS among them; forbidden below `min_tokens`.
+        ignore_eos: Whether the output runs on past EOS. The law does not depend on it: below
+            `min_tokens` the engines forbid EOS all the same.
         structure: Form that the output must have.
 
     Raises:
