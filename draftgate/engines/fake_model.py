@@ -10,7 +10,11 @@ import random
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
+from draftgate.engines.fake_law import FAULTS, Model, Step
 from draftgate.errors import SpecError
+
+LAWS = ("independent", "context")
+"""Where the scripted server's sampled tokens come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class FakeConfig:
         garbage_every: An event that is not JSON.
         die_after_requests: The request after this many kills the server
             halfway; None never.
+        law: `independent`: each sampled token is drawn alike, see `token_law`, and
+            comes `tokens_per_step` at a time. `context`: by the small known model
+            of `draftgate.engines.fake_law`, which speculates with `method` and `k`.
+        law_fault: What is wrong with the tokens of `context`, one of FAULTS there.
+        law_fault_share: Share of the tokens that it hits.
     """
 
     model: str = "fake"
@@ -63,6 +72,9 @@ class FakeConfig:
     wrong_length_every: int = 0
     garbage_every: int = 0
     die_after_requests: int | None = None
+    law: str = "independent"
+    law_fault: str | None = None
+    law_fault_share: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what would make the server contradict itself.
@@ -83,6 +95,33 @@ class FakeConfig:
             raise SpecError(f"fake server: jitter must be in [0, 1), got {self.jitter}.")
         if self.vocab_size < 1 or self.max_num_seqs < 1:
             raise SpecError("fake server: vocab_size and max_num_seqs must be >= 1.")
+        self._check_law()
+
+    def _check_law(self) -> None:
+        if self.law not in LAWS:
+            raise SpecError(f"fake server: law must be {' or '.join(LAWS)}, got {self.law!r}.")
+        if self.law_fault is not None and (self.law_fault not in FAULTS or self.law != "context"):
+            raise SpecError(
+                f"fake server: law_fault must be one of {', '.join(FAULTS)} with the law "
+                f"'context', got {self.law_fault!r} with {self.law!r}."
+            )
+        if not 0 <= self.law_fault_share <= 1:
+            raise SpecError(
+                f"fake server: law_fault_share must be in [0, 1], got {self.law_fault_share}."
+            )
+
+    @property
+    def model_of_context(self) -> Model | None:
+        """Return the known model if tokens come from it."""
+        if self.law != "context":
+            return None
+        drafts = self.k if self.method is not None else 0
+        return Model(
+            vocab_size=self.vocab_size,
+            k=drafts,
+            fault=self.law_fault,
+            fault_share=self.law_fault_share,
+        )
 
 
 def parse_config(document: Any) -> FakeConfig:
@@ -123,6 +162,13 @@ def split_steps(tokens: tuple[int, ...], mean: float) -> list[tuple[int, ...]]:
         chunks.append(tokens[at : at + count])
         at, step = at + count, step + 1
     return chunks
+
+
+def scripted_steps(tokens: tuple[int, ...], mean: float) -> tuple[Step, ...]:
+    """Return an output cut by `split_steps`; a step counts as accepted what it should yield."""
+    chunks = split_steps(tokens, mean)
+    accepted = [0] + [step_tokens(mean, step) - 1 for step in range(len(chunks) - 1)]
+    return tuple(Step(chunk, count) for chunk, count in zip(chunks, accepted, strict=True))
 
 
 def greedy_tokens(prompt: str, count: int, vocab_size: int) -> tuple[int, ...]:

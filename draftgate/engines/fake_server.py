@@ -18,16 +18,17 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from draftgate.engines.fake_law import Sampling, Step
 from draftgate.engines.fake_model import (
     FakeConfig,
     FakeCounters,
     greedy_tokens,
     parse_config,
     sampled_tokens,
-    split_steps,
-    step_tokens,
+    scripted_steps,
     token_law,
 )
+from draftgate.engines.fake_reader import SPELLING, read_by_model, spelled
 from draftgate.engines.fake_wire import (
     Generation,
     HttpRequest,
@@ -162,6 +163,9 @@ class FakeServer:
             await send(writer, 200, text, "text/plain; version=0.0.4; charset=utf-8")
         elif where in {("POST", "/v1/chat/completions"), ("POST", "/v1/completions")}:
             await self._answer_generation(request, reader, writer)
+        elif request.path in SPELLING and self.config.model_of_context is not None:
+            answer = spelled(request.path, json.loads(request.body), self.config.vocab_size)
+            await send_json(writer, 200, answer)
         else:
             await send_error(writer, 404, f"no route {request.method} {request.path}")
 
@@ -194,8 +198,11 @@ class FakeServer:
         if body["model"] != self.config.model:
             return None
         chat = request.path.endswith("/chat/completions")
-        prompt, prompt_tokens = parse_prompt(body["messages"] if chat else body["prompt"])
+        given = body["messages"] if chat else body["prompt"]
+        prompt, prompt_tokens = parse_prompt(given)
         options = body.get("stream_options") or {}
+        known = read_by_model(given, prompt, body, self.config)
+        steps = self._steps(prompt, known.ids, body)
         return Generation(
             number=self.requests,
             model=self.config.model,
@@ -204,26 +211,37 @@ class FakeServer:
             include_usage=bool(options.get("include_usage", False)),
             give_ids=bool(body.get("return_token_ids", False)),
             prompt_tokens=prompt_tokens,
-            tokens=self._tokens(prompt, body),
+            tokens=tuple(token for step in steps for token in step.tokens),
+            steps=steps,
             faults=self._faults(self.requests),
+            prompt_ids=known.ids,
+            prompt_logprobs=known.logprobs,
         )
 
-    def _tokens(self, prompt: str, body: dict[str, Any]) -> tuple[int, ...]:
-        count = int(body.get("max_tokens", 16))
+    def _steps(self, prompt: str, ids: tuple[int, ...], body: dict[str, Any]) -> tuple[Step, ...]:
+        count, config = int(body.get("max_tokens", 16)), self.config
         if count < 1:
             raise ValueError(f"max_tokens must be >= 1, got {count}")
-        temperature = float(body.get("temperature", 1.0))
-        if temperature == 0:
-            return greedy_tokens(prompt, count, self.config.vocab_size)
-        law = token_law(
-            self.config.vocab_size,
-            temperature,
+        seed = body.get("seed")
+        chosen = config.seed * 1_000_003 + self.requests if seed is None else int(seed)
+        sampling = Sampling(
+            temperature=float(body.get("temperature", 1.0)),
             top_k=int(body.get("top_k", 0)),
             top_p=float(body.get("top_p", 1.0)),
         )
-        seed = body.get("seed")
-        unasked = self.config.seed * 1_000_003 + self.requests
-        return sampled_tokens(law, count, unasked if seed is None else int(seed))
+        model = config.model_of_context
+        if model is not None:
+            return model.steps(ids, count, sampling, random.Random(chosen))
+        return scripted_steps(self._tokens(prompt, count, sampling, chosen), config.tokens_per_step)
+
+    def _tokens(self, prompt: str, count: int, sampling: Sampling, seed: int) -> tuple[int, ...]:
+        vocabulary = self.config.vocab_size
+        if sampling.temperature == 0:
+            return greedy_tokens(prompt, count, vocabulary)
+        law = token_law(
+            vocabulary, sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
+        )
+        return sampled_tokens(law, count, seed)
 
     def _faults(self, number: int) -> frozenset[str]:
         config = self.config
@@ -309,21 +327,19 @@ class FakeServer:
         counters.queue_time_sum_s += scheduled - arrived
         counters.queue_time_count += 1
         counters.prompt_tokens += work.prompt_tokens
-        tokens = work.tokens[:-1] if "wrong_length" in work.faults else work.tokens
         due, wait_s = now(), config.ttft_s
         try:
-            for index, chunk in enumerate(split_steps(tokens, config.tokens_per_step)):
+            for index, step in enumerate(work.sent_steps):
                 # A late step delays those after it, except for the timer's own overshoot.
                 due = max(due + wait_s * self._factor(), now() - config.step_s)
                 await asyncio.sleep(due - now())
                 if index > 0 and config.method is not None:
-                    accepted = step_tokens(config.tokens_per_step, index - 1) - 1
-                    counters.verified(accepted, config.k)
+                    counters.verified(step.accepted, config.k)
                 if index == 0:
                     counters.prefill_time_sum_s += now() - scheduled
                     counters.prefill_time_count += 1
-                counters.generation_tokens += len(chunk)
-                yield chunk
+                counters.generation_tokens += len(step.tokens)
+                yield step.tokens
                 wait_s = config.step_s + config.step_s_per_stream * counters.running
         finally:
             counters.running -= 1

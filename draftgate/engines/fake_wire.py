@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from draftgate.engines.fake_law import Step
+
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
@@ -33,7 +35,11 @@ class Generation:
         give_ids: Whether choices hold token ids.
         prompt_tokens: Length of the prompt.
         tokens: The whole output.
+        steps: The same, chunk by chunk.
         faults: Planted faults that hit it.
+        prompt_ids: The prompt's tokens, where the model knows them.
+        prompt_logprobs: Per token of the prompt what `prompt_logprobs` asks for;
+            empty if it was not asked for.
     """
 
     number: int
@@ -44,7 +50,19 @@ class Generation:
     give_ids: bool
     prompt_tokens: int
     tokens: tuple[int, ...]
+    steps: tuple[Step, ...]
     faults: frozenset[str]
+    prompt_ids: tuple[int, ...] = ()
+    prompt_logprobs: tuple[dict[str, Any] | None, ...] = ()
+
+    @property
+    def sent_steps(self) -> tuple[Step, ...]:
+        """Return what is sent of it: all but the last token under the fault `wrong_length`."""
+        if "wrong_length" not in self.faults:
+            return self.steps
+        last = self.steps[-1]
+        shorter = (Step(last.tokens[:-1], last.accepted),) if len(last.tokens) > 1 else ()
+        return self.steps[:-1] + shorter
 
     @property
     def halfway(self) -> int:
@@ -98,7 +116,12 @@ def whole_document(work: Generation) -> dict[str, Any]:
     choice.update({"message": message} if work.chat else {"text": text})
     if work.give_ids:
         choice["token_ids"] = list(work.tokens)
-    return {**_frame(work), "choices": [choice], "usage": _usage(work)}
+    if work.prompt_logprobs:
+        choice["prompt_logprobs"] = list(work.prompt_logprobs)
+    document = {**_frame(work), "choices": [choice], "usage": _usage(work)}
+    if work.give_ids and work.prompt_ids:  # where vLLM puts them
+        (document if work.chat else choice)["prompt_token_ids"] = list(work.prompt_ids)
+    return document
 
 
 def _frame(work: Generation) -> dict[str, Any]:
