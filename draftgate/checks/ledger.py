@@ -15,7 +15,6 @@ from draftgate.stats.directions import SCOPES, Direction
 from draftgate.stats.eprocess import Evidence, detectable_kl, evidence, log_weights
 from draftgate.stats.scores import Scores, joined
 
-
 _Part = tuple[tuple[Answer, ...], Scores]
 
 

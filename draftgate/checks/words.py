@@ -5,7 +5,6 @@ Knows the records and how to phrase them; decides nothing.
 
 import math
 
-from draftgate.checks.judge import FLOOR_NATS
 from draftgate.checks.outcome import CheckResult, ConditionEvidence, Judgement, WorstExample
 
 
@@ -34,13 +33,8 @@ def lines(result: CheckResult) -> list[str]:
 
 
 def size(nats: float) -> str:
-    """Return a detectable size; "any size" is never said, and none at all is a dash."""
+    """Return a detectable size; a dash where there were no tokens."""
     return "-" if math.isinf(nats) else f"{nats:.2g}"
-
-
-def floor_reached(result: CheckResult) -> bool:
-    """Return whether the budget reached sizes at which rounding can't be told from a fault."""
-    return result.findings.detectable_kl < FLOOR_NATS and result.subject.dtype != "float32"
 
 
 def _row(arm: str, entry: ConditionEvidence) -> str:
@@ -55,18 +49,14 @@ def _failures(result: CheckResult) -> list[str]:
     if not result.failures:
         return []
     asked = result.requests + len(result.failures)
-    return [
-        f"{len(result.failures)} of {asked} requests brought no answer and are no evidence; "
-        f"the first: {result.failures[0]}"
-    ]
+    counted = f"{len(result.failures)} of {asked} requests brought no answer and are no evidence"
+    return [f"{counted}; the first: {result.failures[0]}"]
 
 
 def _example(worst: WorstExample) -> list[str]:
     token = f"token {worst.token}" + ("" if worst.text is None else f" {worst.text!r}")
-    said = [
-        f"worst example ({worst.condition}, prompt {worst.prompt_id}, output token "
-        f"{worst.index}): {token} with probability {worst.probability:.2g}"
-    ]
+    where = f"{worst.condition}, prompt {worst.prompt_id}, output token {worst.index}"
+    said = [f"worst example ({where}): {token} with probability {worst.probability:.2g}"]
     if worst.prefix is not None:
         said.append(f"  after: {worst.prefix!r}")
     said += [
