@@ -1,0 +1,242 @@
+"""Does a server honour the parameters it accepts? Requests whose answer is forced if it does.
+
+Each probe sets one parameter so that it decides the output whatever the model says, and
+so that a server which drops it in silence is found out. A clean refusal is as good as
+obedience. Takes a function that posts JSON and gives status and document; opens nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import takewhile
+from typing import Any
+
+from draftgate.checks.exact import Finding
+from draftgate.checks.greedy import GreedyAnswer, first_divergence
+
+HOT = 5.0
+"""Temperature at which a free draw is the most likely token about never.
+
+At T = 5 the most likely of V = 49,152 tokens of SmolLM2 keeps a probability of the order of
+1e-2, so that a dropped parameter does not survive PROBE_TOKENS tokens. vLLM and SGLang take
+any temperature.
+"""
+
+PROBE_TOKENS = 12
+"""Tokens of a probe's answer: enough verify steps of K <= 7, few enough to be cheap."""
+
+
+class Behaviour(Enum):
+    """What a server did with a parameter."""
+
+    HONOURED = "honoured"
+    REFUSED = "refused"
+    IGNORED = "ignored"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A server's answer to one request, whatever its status."""
+
+    status: int
+    document: Any
+
+
+Send = Callable[[dict[str, Any]], Reply]
+"""Posts one completion request, given its fields but for model and prompt."""
+
+Rule = Callable[[Sequence[int]], str | None]
+"""Takes the output and says what is wrong with it, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One request that forces its answer.
+
+    Attributes:
+        name: The field under test.
+        fields: What the request holds, in vLLM's spelling.
+        expected: The rule in words.
+        broken: The rule.
+    """
+
+    name: str
+    fields: tuple[tuple[str, Any], ...]
+    expected: str
+    broken: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What one probe found; the finding is None where the server did well."""
+
+    probe: Probe
+    behaviour: Behaviour
+    finding: Finding | None = None
+
+
+def probes(greedy: GreedyAnswer, word: str, near_tie_logits: float = 0.0) -> tuple[Probe, ...]:
+    """Return the probes for a prompt whose greedy answer is known.
+
+    Args:
+        greedy: The server's own answer at temperature 0, at least PROBE_TOKENS tokens that
+            hold two different ones; its gaps tell near ties.
+        word: A text that is the token `greedy.token_ids[0]` alone, for `bad_words`.
+        near_tie_logits: Largest gap at which another greedy token is rounding's.
+
+    Raises:
+        ValueError: If the answer is too short or all one token.
+    """
+    ids = greedy.token_ids
+    if len(ids) < PROBE_TOKENS or len(set(ids[:PROBE_TOKENS])) < 2:
+        raise ValueError(
+            f"{greedy.prompt_id}: probes need a greedy answer of {PROBE_TOKENS} tokens, not all "
+            f"the same, got {len(ids)} tokens. Take another prompt."
+        )
+    return (*_filter_probes(greedy, near_tie_logits), *_mask_probes(ids, word), *_end_probes(ids))
+
+
+def run_probe(send: Send, probe: Probe) -> Probed:
+    """Return what the server does with one probe."""
+    reply = send(dict(probe.fields))
+    if 400 <= reply.status < 500 and _has_message(reply.document):
+        return Probed(probe, Behaviour.REFUSED)
+    try:
+        ids = [int(token) for token in reply.document["choices"][0]["token_ids"]]
+    except (KeyError, IndexError, TypeError, ValueError):
+        got = f"status {reply.status}: {str(reply.document)[:120]}"
+        finding = _finding(probe, got, "token ids, or a refusal with status 4xx and a message")
+        return Probed(probe, Behaviour.BROKEN, finding)
+    wrong = probe.broken(ids)
+    if wrong is None:
+        return Probed(probe, Behaviour.HONOURED)
+    return Probed(probe, Behaviour.IGNORED, _finding(probe, wrong, probe.expected))
+
+
+def _filter_probes(greedy: GreedyAnswer, near_tie_logits: float) -> tuple[Probe, ...]:
+    """Return filters that leave one token: hot sampling must then be greedy."""
+    head = GreedyAnswer(
+        greedy.prompt_id,
+        greedy.token_ids[:PROBE_TOKENS],
+        greedy.gap_logits[:PROBE_TOKENS],
+        greedy.runner_up[:PROBE_TOKENS],
+    )
+
+    def differs(ids: Sequence[int]) -> str | None:
+        found = first_divergence(head, tuple(ids), near_tie_logits)
+        return None if found is None or found.near_tie else str(found)
+
+    settings: tuple[tuple[str, Any], ...] = (("top_k", 1), ("top_p", 1e-6), ("min_p", 1.0))
+    return tuple(
+        _probe(name, "the greedy answer", differs, temperature=HOT, seed=1, **{name: value})
+        for name, value in settings
+    )
+
+
+def _mask_probes(ids: Sequence[int], word: str) -> tuple[Probe, ...]:
+    """Return probes of what forces, forbids or allows tokens."""
+    first, other = ids[0], next(token for token in ids if token != ids[0])
+    pair = {first, other}
+
+    def only_other(got: Sequence[int]) -> str | None:
+        return _outside(got, {other})
+
+    def only_pair(got: Sequence[int]) -> str | None:
+        return _outside(got, pair)
+
+    def without_first(got: Sequence[int]) -> str | None:
+        return f"token {first} in {list(got)}" if first in got else None
+
+    def both(got: Sequence[int]) -> str | None:
+        return None if set(got) == pair else f"{list(got)}"
+
+    allowed = sorted(pair)
+    return (
+        _probe(
+            "logit_bias",
+            f"token {other} alone",
+            only_other,
+            temperature=1.0,
+            logit_bias={str(other): 100},
+        ),
+        _probe("bad_words", f"no token {first}", without_first, temperature=0, bad_words=[word]),
+        _probe(
+            "allowed_token_ids",
+            f"tokens {allowed} alone",
+            only_pair,
+            temperature=HOT,
+            seed=1,
+            allowed_token_ids=allowed,
+        ),
+        # One of two tokens loses 2 logits each time it comes, so the other's turn comes too.
+        _probe(
+            "frequency_penalty",
+            f"tokens {allowed}, both",
+            both,
+            temperature=0,
+            allowed_token_ids=allowed,
+            frequency_penalty=2.0,
+            max_tokens=48,
+        ),
+    )
+
+
+def _end_probes(ids: Sequence[int]) -> tuple[Probe, ...]:
+    """Return probes of what ends an output, made of the greedy answer's own tokens."""
+    first = ids[0]
+    stop = next(token for token in ids if token != first)
+    before = len(list(takewhile(lambda token: token != stop, ids)))
+
+    def ends_at_stop(got: Sequence[int]) -> str | None:
+        # The stop token itself may or may not be among the ids.
+        kept = tuple(got) in {tuple(ids[:before]), tuple(ids[: before + 1])}
+        return None if kept else f"{list(got)}"
+
+    def long_enough(got: Sequence[int]) -> str | None:
+        return f"{len(got)} tokens" if len(got) < PROBE_TOKENS // 2 else None
+
+    return (
+        _probe(
+            "stop_token_ids",
+            f"an end at token {stop}, index {before}",
+            ends_at_stop,
+            temperature=0,
+            stop_token_ids=[stop],
+            ignore_eos=True,
+        ),
+        _probe(
+            "min_tokens",
+            f"at least {PROBE_TOKENS // 2} tokens",
+            long_enough,
+            temperature=0,
+            stop_token_ids=[first],
+            min_tokens=PROBE_TOKENS // 2,
+            ignore_eos=True,
+        ),
+    )
+
+
+def _probe(name: str, expected: str, broken: Rule, **fields: Any) -> Probe:
+    common = {"max_tokens": PROBE_TOKENS, "ignore_eos": True, "return_token_ids": True}
+    whole = tuple((common | fields).items())
+    return Probe(name=name, fields=whole, expected=expected, broken=broken)
+
+
+def _outside(got: Sequence[int], allowed: set[int]) -> str | None:
+    outside = [token for token in got if token not in allowed]
+    if not got:
+        return "no tokens"
+    return f"token {outside[0]} in {list(got)}" if outside else None
+
+
+def _has_message(document: Any) -> bool:
+    """Return whether an error is explained, in OpenAI's form or as a plain `message`."""
+    if not isinstance(document, dict):
+        return False
+    error = document.get("error", document)
+    return bool(isinstance(error, dict) and error.get("message"))
+
+
+def _finding(probe: Probe, got: str, expected: str) -> Finding:
+    return Finding(what="honoured or refused", where=probe.name, got=got, expected=expected)
