@@ -82,6 +82,12 @@ def _fired(entry: ConditionEvidence, findings: Findings, *, float32: bool) -> Ju
 def _quiet(findings: Findings, *, float32: bool, largest_kl: float) -> Judgement:
     """Judge a check without any alarm."""
     kl = findings.detectable_kl
+    unseen = [entry.condition for entry in findings.checked if not entry.tokens]
+    if unseen:
+        return _too_few(
+            f"no alarm in {findings.tokens} tokens, but the budget ended before a token of "
+            f"{' or '.join(unseen)} was seen. Raise --budget, or name fewer conditions."
+        )
     if kl > largest_kl:
         return _too_few(
             f"no alarm in {findings.tokens} tokens, but only a fault of {kl:.2g} nats a token or "

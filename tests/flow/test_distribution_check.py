@@ -1,0 +1,71 @@
+"""A distribution check of scripted servers whose law is known: every outcome, end to end."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from draftgate.checks.distribution import Arms, Gathered, gather
+from draftgate.checks.judge import judge
+from draftgate.checks.outcome import CheckOutcome, Why
+from draftgate.clock import SYSTEM_CLOCK
+from draftgate.engines.fake_server import FakeConfig
+from tests.support.fake import fake_server
+from tests.support.scripted_law import PROMPTS, ScriptedReference, plan, scripted, server_at
+
+
+def checked(
+    config: FakeConfig, plain: FakeConfig | None, budget: str = "1500", *names: str
+) -> Gathered:
+    """Check a scripted server against its own law, with or without an A/A arm."""
+    with ExitStack() as stack:
+        server = server_at(stack.enter_context(fake_server(config)))
+        other = server_at(stack.enter_context(fake_server(plain))).ask if plain else None
+        arms = Arms(checked=server.ask, plain=other, reference=ScriptedReference())
+        return gather(plan(budget, *names), arms, PROMPTS, SYSTEM_CLOCK, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "names", [("T=1",), ("T=0.8", "T=1.5", "T=0.8,top_p=0.95", "T=1,top_k=10")]
+)
+def test_faultless_server_passes(names: tuple[str, ...]) -> None:
+    """Speculation by the rule leaves no evidence, in either arm, and is told what was seen."""
+    found = checked(scripted(), scripted(k=0), str(1500 * len(names)), *names)
+    judged = judge(found.findings, float32=True)
+
+    assert judged.outcome is CheckOutcome.PASS, judged
+    assert found.findings.tokens >= 1500 * len(names)
+    assert [e.tokens for e in found.findings.plain] == [e.tokens for e in found.findings.checked]
+    assert found.failures == ()
+
+
+@pytest.mark.parametrize("fault", ["greedy", "hot", "recovered_from_target"])
+def test_fault_of_the_law_is_lossy(fault: str) -> None:
+    """Each planted fault is found before the budget, and the A/A arm stays quiet."""
+    found = checked(scripted(fault=fault), scripted(k=0), "6000")
+    judged = judge(found.findings, float32=True)
+
+    assert judged.outcome is CheckOutcome.LOSSY, judged
+    assert found.findings.tokens < 6000
+
+
+def test_wrong_reference_is_inconclusive() -> None:
+    """Where the server without speculation breaks the law as well, nothing is called lossy."""
+    found = checked(scripted(fault="hot"), scripted(fault="hot", k=0), "6000")
+    judged = judge(found.findings, float32=True)
+
+    assert (judged.outcome, judged.why) == (CheckOutcome.INCONCLUSIVE, Why.NUMERICS), judged
+
+
+def test_small_budget_is_inconclusive() -> None:
+    """A check that has not seen every condition does not pass."""
+    judged = judge(checked(scripted(), None, "100", "T=1", "T=0.8").findings, float32=True)
+
+    assert (judged.outcome, judged.why) == (CheckOutcome.INCONCLUSIVE, Why.TOO_FEW_TOKENS), judged
+
+
+def test_without_a_second_server_the_verdict_says_so() -> None:
+    """A pass without an A/A arm names what is missing."""
+    judged = judge(checked(scripted(), None).findings, float32=True)
+
+    assert judged.outcome is CheckOutcome.PASS
+    assert any("no A/A arm could run" in reason for reason in judged.reasons)

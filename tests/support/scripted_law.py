@@ -1,0 +1,96 @@
+"""The exact reference for the scripted server's known model, and checks against it.
+
+What the model's own code says of each token, as rows of scores: nothing is estimated,
+so whatever a check finds is the server's doing or the check's own fault.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from draftgate.checks.budget import parse_budget
+from draftgate.checks.collect import Server
+from draftgate.checks.conditions import conditions
+from draftgate.checks.distribution import CheckPlan
+from draftgate.engines.fake_law import Sampling, draft_logits, law
+from draftgate.engines.fake_server import FakeConfig, FakeServer
+from draftgate.laws.answer import Answer
+from draftgate.laws.parameters import LawParameters
+from draftgate.laws.rows import known_columns, places_of, siblings_of, steps_of
+from draftgate.load.requests import Endpoint
+from draftgate.stats.scores import Scores, joined, score_many
+
+VOCABULARY = 50
+K = 4
+FAST = {"step_s": 0.0, "ttft_s": 0.0}
+PROMPTS = tuple((f"p{number}", (number, number + 1, 7)) for number in range(20))
+
+
+def scripted(*, fault: str | None = None, k: int = K, **more: Any) -> FakeConfig:
+    """Return a server of the known model that speculates, or with k = 0 does not."""
+    return FakeConfig(
+        law="context",
+        vocab_size=VOCABULARY,
+        method="draft_model" if k else None,
+        k=k,
+        law_fault=fault,
+        **{**FAST, **more},
+    )
+
+
+def server_at(server: FakeServer) -> Server:
+    """Return how a check asks a scripted server."""
+    return Server(Endpoint(server.url, server.config.model), "vllm")
+
+
+def plan(budget: str = "1500", *names: str, alpha: float = 1e-4, seed: int = 1) -> CheckPlan:
+    """Return a plan over the named conditions, by default T=1 alone."""
+    return CheckPlan(
+        conditions=conditions(names or ("T=1",)),
+        alpha=alpha,
+        budget=parse_budget(budget),
+        k=K,
+        vocabulary=VOCABULARY,
+        special=0,
+        seed=seed,
+    )
+
+
+class ScriptedReference:
+    """The model's own laws; knows the drafts as well."""
+
+    name = "the scripted model's own law"
+    blind_to: tuple[str, ...] = ("the first token of each answer",)
+
+    def score(self, answers: Sequence[Answer], k: int | None) -> Scores:
+        """Return one row for every token but the first of each answer."""
+        siblings = siblings_of(answers)
+        return joined([_rows(a, k, s) for a, s in zip(answers, siblings, strict=True)])
+
+
+def _rows(answer: Answer, k: int | None, sibling: Any) -> Scores:
+    text = [*answer.prompt_token_ids, *answer.token_ids]
+    begin = len(answer.prompt_token_ids)
+    laws = np.array([_law(text[:end], answer.parameters) for end in range(begin, len(text))])
+    free = np.array([_law(text[:end], LawParameters()) for end in range(begin + 1, len(text))])
+    ids = np.array(answer.token_ids[1:])
+    every = np.arange(len(ids))
+    likely = [_likeliest_draft(text[:end]) for end in range(begin + 1, len(text))]
+    with np.errstate(divide="ignore"):
+        logs = np.log(laws)
+        columns = known_columns(answer, places_of(answer, steps_of(answer, k)), sibling, ())
+        columns |= {"before": logs[every, ids], "draft": np.array(likely) if k else -1 + 0 * ids}
+        if answer.parameters.filtered:
+            columns["unfiltered"] = np.log(free[every, ids])
+    return score_many(logs[1:], ids, **columns)
+
+
+def _law(text: Sequence[int], asked: LawParameters) -> tuple[float, ...]:
+    sampling = Sampling(temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p)
+    return law(text, VOCABULARY, sampling)
+
+
+def _likeliest_draft(text: Sequence[int]) -> int:
+    scores = draft_logits((text[-2], text[-1]), VOCABULARY)
+    return scores.index(max(scores))
