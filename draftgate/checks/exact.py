@@ -2,7 +2,7 @@
 
 Pure functions over answers and counters, each of which returns what it found wrong; no
 statistics and no level. Knows no servers. What a request asked for beside its law stands
-in `Asked`; whether single parameters are honoured is asked by `draftgate.checks.probes`.
+in `Terms`; whether single parameters are honoured is asked by `draftgate.checks.probes`.
 """
 
 import math
@@ -44,7 +44,7 @@ Findings = tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Terms:
     """What a request asked for beside its law.
 
     Attributes:
@@ -62,24 +62,24 @@ class Asked:
     keeps_stop: bool = True
 
 
-def answer_findings(answer: Answer, asked: Asked) -> Findings:
+def answer_findings(answer: Answer, terms: Terms) -> Findings:
     """Return everything that does not hold of one answer by itself."""
     return (
-        *count_findings(answer, asked),
-        *length_findings(answer, asked),
+        *count_findings(answer, terms),
+        *length_findings(answer, terms),
         *ending_findings(answer),
-        *finish_findings(answer, asked),
-        *chunk_findings(answer, asked),
+        *finish_findings(answer, terms),
+        *chunk_findings(answer, terms),
         *logprob_range_findings(answer),
         *mask_findings(answer),
     )
 
 
-def count_findings(answer: Answer, asked: Asked) -> Findings:
+def count_findings(answer: Answer, terms: Terms) -> Findings:
     """Return where ids, log-probability entries and usage differ in number."""
     ids = len(answer.token_ids)
     counts: list[tuple[str, int]] = []
-    if asked.logprobs:
+    if terms.logprobs:
         counts.append(("log-probability entries", len(answer.logprobs)))
     if answer.usage_tokens is not None:
         counts.append(("usage.completion_tokens", answer.usage_tokens))
@@ -90,13 +90,13 @@ def count_findings(answer: Answer, asked: Asked) -> Findings:
     )
 
 
-def length_findings(answer: Answer, asked: Asked) -> Findings:
+def length_findings(answer: Answer, terms: Terms) -> Findings:
     """Return whether there are more than `max_tokens` tokens, or fewer than `min_tokens`."""
     got, least = len(answer.token_ids), answer.parameters.min_tokens
-    if got > asked.max_tokens:
+    if got > terms.max_tokens:
         rule = "no more tokens than max_tokens"
-        return (_finding(answer, rule, got, f"at most {asked.max_tokens}"),)
-    if got < min(least, asked.max_tokens):
+        return (_finding(answer, rule, got, f"at most {terms.max_tokens}"),)
+    if got < min(least, terms.max_tokens):
         rule = "at least min_tokens tokens"
         return (_finding(answer, rule, got, f"at least {least}"),)
     return ()
@@ -127,7 +127,7 @@ def ending_findings(answer: Answer) -> Findings:
     return tuple(found)
 
 
-def finish_findings(answer: Answer, asked: Asked) -> Findings:
+def finish_findings(answer: Answer, terms: Terms) -> Findings:
     """Return whether the finish reason contradicts the output's length or its last token.
 
     An output that the model's context ends is `length` too and shorter than `max_tokens`:
@@ -136,30 +136,30 @@ def finish_findings(answer: Answer, asked: Asked) -> Findings:
     got, reason = len(answer.token_ids), answer.finish_reason
     stops = answer.parameters.stop_token_ids
     stopped = got > 0 and answer.token_ids[-1] in stops
-    if reason == "length" and got < asked.max_tokens:
+    if reason == "length" and got < terms.max_tokens:
         rule = "finish_reason 'length' only at max_tokens"
-        return (_finding(answer, rule, f"{got} tokens", f"{asked.max_tokens}"),)
-    if reason == "length" and stopped and asked.keeps_stop:
+        return (_finding(answer, rule, f"{got} tokens", f"{terms.max_tokens}"),)
+    if reason == "length" and stopped and terms.keeps_stop:
         rule = "finish_reason of an output that ends in a stop token"
         return (_finding(answer, rule, "'length'", "'stop'"),)
-    may_be_elsewhere = asked.stop_strings or answer.parameters.structure is not None
-    if reason == "stop" and asked.keeps_stop and not (stopped or may_be_elsewhere):
+    may_be_elsewhere = terms.stop_strings or answer.parameters.structure is not None
+    if reason == "stop" and terms.keeps_stop and not (stopped or may_be_elsewhere):
         last = answer.token_ids[-1] if answer.token_ids else "no token"
         rule = "finish_reason 'stop' only at a stop token"
         return (_finding(answer, rule, f"last is {last}", f"one of {list(stops)}"),)
     return ()
 
 
-def chunk_findings(answer: Answer, asked: Asked) -> Findings:
+def chunk_findings(answer: Answer, terms: Terms) -> Findings:
     """Return the first chunk that holds more tokens than one step can yield.
 
     A step yields at most K accepted drafts and one token of the target. The first chunk
     comes from prefill. Servers that gather several steps in a chunk (a stream interval
     over 1) break this rule rightly: leave `k` None for them.
     """
-    if asked.k is None:
+    if terms.k is None:
         return ()
-    most = asked.k + 1
+    most = terms.k + 1
     for index, size in enumerate(answer.chunks):
         if size > most:
             rule = f"chunk {index} holds at most K + 1 tokens"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from draftgate.checks.exact import (
     SEED_PROMISES,
-    Asked,
+    Terms,
     answer_findings,
     logprob_findings,
     occurrence,
@@ -19,7 +19,7 @@ from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters, Structure
 
 EOS = 2
-ASKED = Asked(max_tokens=5, logprobs=True, k=3)
+TERMS = Terms(max_tokens=5, logprobs=True, k=3)
 RIGHT = Answer(
     request=7,
     prompt_id="chat-001",
@@ -41,9 +41,9 @@ SHORT = replace(
 )
 
 
-def rules(answer: Answer, asked: Asked = ASKED) -> list[str]:
+def rules(answer: Answer, terms: Terms = TERMS) -> list[str]:
     """Return the rules that an answer breaks."""
-    return [finding.what for finding in answer_findings(answer, asked)]
+    return [finding.what for finding in answer_findings(answer, terms)]
 
 
 def with_law(answer: Answer, **parameters: object) -> Answer:
@@ -66,7 +66,7 @@ def with_law(answer: Answer, **parameters: object) -> Answer:
 )
 def test_right_answer_has_no_finding(answer: Answer) -> None:
     """An answer that keeps every rule is let through."""
-    assert answer_findings(answer, ASKED) == ()
+    assert answer_findings(answer, TERMS) == ()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_one_token_too_many_is_found_with_its_numbers() -> None:
     """A last chain that is not cut at max_tokens shows as one token too many."""
     answer = replace(RIGHT, token_ids=(*RIGHT.token_ids, 16), chunks=(1, 4, 1), logprobs=())
 
-    found = answer_findings(replace(answer, usage_tokens=6), replace(ASKED, logprobs=False))
+    found = answer_findings(replace(answer, usage_tokens=6), replace(TERMS, logprobs=False))
 
     assert [str(f) for f in found] == [
         "request 7 (chat-001): no more tokens than max_tokens: got 6, expected at most 5"
@@ -127,14 +127,14 @@ def test_end_elsewhere_is_allowed_where_the_request_allows_it() -> None:
     answer = replace(SHORT, token_ids=(11, 12, 13))
 
     assert rules(answer) == ["finish_reason 'stop' only at a stop token"]
-    assert rules(answer, replace(ASKED, stop_strings=True)) == []
-    assert rules(answer, replace(ASKED, keeps_stop=False)) == []
+    assert rules(answer, replace(TERMS, stop_strings=True)) == []
+    assert rules(answer, replace(TERMS, keeps_stop=False)) == []
     assert rules(with_law(answer, structure=Structure(kind="json_object"))) == []
 
 
 def test_chunks_of_unknown_steps_are_not_judged() -> None:
     """Without K, or behind a stream interval, chunks may hold any number of tokens."""
-    assert rules(replace(RIGHT, chunks=(0, 5)), replace(ASKED, k=None)) == []
+    assert rules(replace(RIGHT, chunks=(0, 5)), replace(TERMS, k=None)) == []
 
 
 @given(
@@ -148,7 +148,7 @@ def test_cutting_at_the_stop_is_right_and_later_is_wrong(
     """Whatever the text, an output cut right after EOS passes and one that runs on does not."""
     at = min(stop_at, len(tokens))
     ids = (*tokens[:at], EOS)
-    asked = Asked(max_tokens=20, k=k)
+    terms = Terms(max_tokens=20, k=k)
     answer = replace(
         RIGHT,
         token_ids=ids,
@@ -159,8 +159,8 @@ def test_cutting_at_the_stop_is_right_and_later_is_wrong(
     )
     longer = replace(answer, token_ids=(*ids, 5), chunks=(1,) * (len(ids) + 1), usage_tokens=None)
 
-    assert answer_findings(answer, asked) == ()
-    assert "no tokens after EOS or a stop token" in rules(longer, asked)
+    assert answer_findings(answer, terms) == ()
+    assert "no tokens after EOS or a stop token" in rules(longer, terms)
 
 
 def test_log_probabilities_are_held_against_the_reference() -> None:
