@@ -231,7 +231,9 @@ class FakeServer:
         )
         model = config.model_of_context
         if model is not None:
-            return model.steps(ids, count, sampling, random.Random(chosen))
+            # Apart, so that no request draws what another one's seed stands for.
+            source = f"{'request' if seed is None else 'seed'} {chosen}"
+            return model.steps(ids, count, sampling, random.Random(source))
         return scripted_steps(self._tokens(prompt, count, sampling, chosen), config.tokens_per_step)
 
     def _tokens(self, prompt: str, count: int, sampling: Sampling, seed: int) -> tuple[int, ...]:
