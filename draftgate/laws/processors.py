@@ -184,7 +184,7 @@ def top_p(logits: Row, p: float, *, ties_together: bool = False) -> Row:
     if p >= 1:
         return logits
     probs = np.exp(log_softmax(logits))
-    values = _largest(probs, p)
+    values = _largest(probs[probs > 0], p)
     above = np.concatenate(([0.0], np.cumsum(values)[:-1]))
     size = int((above < p).sum())
     edge = values[size - 1]
