@@ -1,8 +1,6 @@
 """Exact checks on the scripted engine: right answers pass, planted faults are found."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +29,7 @@ from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
 from draftgate.specs import Arm, EngineSpec, UrlLaunch
 from tests.support.fake import fake_server
+from tests.support.replies import post_for_reply
 
 K = 3
 TERMS = Terms(max_tokens=12, k=K)
@@ -157,13 +156,7 @@ def probed(engine: RunningEngine, name: str) -> Probed:
 
     def send(fields: dict[str, Any]) -> Reply:
         body = {"model": engine.model, "prompt": list(PROMPT), **fields}
-        request = urllib.request.Request(engine.base_url + PATH, json.dumps(body).encode())
-        request.add_header("Content-Type", "application/json")
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return Reply(answer.status, json.loads(answer.read()))
-        except urllib.error.HTTPError as error:
-            return Reply(error.code, json.loads(error.read()))
+        return post_for_reply(engine.base_url + PATH, body)
 
     ids = ask(engine, max_tokens=PROBE_TOKENS).token_ids
     far = (9.0,) * len(ids)
