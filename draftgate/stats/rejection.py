@@ -123,7 +123,7 @@ def draft_ratios(target: Floats, draft: Floats | None, proposals: Ints) -> Float
     p = np.take_along_axis(target[:, : proposals.shape[1]], known, axis=2)[..., 0]
     q = np.ones_like(p) if draft is None else np.take_along_axis(draft, known, axis=2)[..., 0]
     fine = (proposals >= 0) & (q > 0)
-    return np.where(fine, p, 0.0) / np.where(fine, q, 1.0)
+    return np.asarray(np.where(fine, p, 0.0) / np.where(fine, q, 1.0))
 
 
 def acceptance_chances(
@@ -145,12 +145,12 @@ def acceptance_chances(
         Leviathan et al. 2023; Sun et al. 2024, equation (4); the ratio of the S is our own.
     """
     if scheme is Scheme.STANDARD:
-        return np.minimum(draft_ratios(target, draft, proposals), 1.0)
+        return np.asarray(np.minimum(draft_ratios(target, draft, proposals), 1.0))
     missed = np.cumprod(1.0 - _block_events(target, draft, proposals)[:, ::-1], axis=1)[:, ::-1]
     survival = np.concatenate([np.ones((len(missed), 1)), 1.0 - missed], axis=1)
     reached = survival[:, :-1] > 0
     chance = np.where(reached, survival[:, 1:], 0.0) / np.where(reached, survival[:, :-1], 1.0)
-    return np.minimum(chance, 1.0)
+    return np.asarray(np.minimum(chance, 1.0))
 
 
 def _block_events(target: Floats, draft: Floats | None, proposals: Ints) -> Floats:
