@@ -157,6 +157,11 @@ def rounds(
             yield index, tuple(batch)
 
 
+def seed_of(seed: int, number: int) -> int | None:
+    """Return the seed of request `number` of a check with this seed; None for most."""
+    return (seed + number) % 2**31 if number % SEEDED_EVERY == 0 else None
+
+
 def _asked(
     prompts: Sequence[tuple[str, tuple[int, ...]]], wanted: LawParameters, seed: int, number: int
 ) -> Asked:
@@ -168,7 +173,7 @@ def _asked(
         prompt=ids,
         parameters=wanted,
         max_tokens=OUTPUT_TOKENS[number % len(OUTPUT_TOKENS)],
-        seed=(seed + number) % 2**31 if number % SEEDED_EVERY == 0 else None,
+        seed=seed_of(seed, number),
     )
 
 

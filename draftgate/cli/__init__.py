@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from draftgate import __version__
 from draftgate.cli.calibrate import add_calibrate
+from draftgate.cli.check import add_check
 from draftgate.cli.commands import CommandParser
 from draftgate.cli.compare import add_compare
 from draftgate.cli.exits import Exit, exit_of
@@ -29,6 +30,7 @@ _FAMILIES = (
     add_runs,
     add_compare,
     add_load,
+    add_check,
     add_calibrate,
     add_noise,
     add_history,

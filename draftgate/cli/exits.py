@@ -16,6 +16,7 @@ from draftgate.errors import (
 )
 
 if TYPE_CHECKING:  # quick start
+    from draftgate.checks.outcome import CheckOutcome
     from draftgate.verdict import Outcome
 
 
@@ -23,12 +24,12 @@ class Exit(enum.IntEnum):
     """Exit codes of the command, with what each means."""
 
     OK = 0, "done; every verdict is green"
-    REGRESSION = 1, "a gate found a loss beyond its margin"
+    REGRESSION = 1, "a gate found a loss beyond its margin, or a check a fault of the text"
     BAD_SPEC = 2, "a profile, option or input file is wrong"
     UNUSABLE_RUN = 3, "a run was taken but can't be used or stored"
     NO_BASELINE = 4, "no baseline fits, or one is damaged"
     ENGINE = 5, "the server did not start, died or did not answer"
-    INCONCLUSIVE = 6, "no loss was shown, but the evidence doesn't suffice to pass"
+    INCONCLUSIVE = 6, "no loss or fault was shown, but the evidence doesn't suffice to pass"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
     meaning: str
@@ -68,6 +69,20 @@ _EXIT_FOR = {
 def exit_for(outcome: "Outcome") -> Exit:
     """Return the code that says what was decided."""
     return _EXIT_FOR[outcome.value]
+
+
+_EXIT_FOR_CHECK = {
+    "pass": Exit.OK,
+    "lossy": Exit.REGRESSION,
+    "nonconforming": Exit.REGRESSION,
+    "inconclusive": Exit.INCONCLUSIVE,
+}
+"""By the values of `CheckOutcome`."""
+
+
+def exit_for_check(outcome: "CheckOutcome") -> Exit:
+    """Return the code that says what a distribution check found."""
+    return _EXIT_FOR_CHECK[outcome.value]
 
 
 def say(line: str) -> None:

@@ -1,0 +1,248 @@
+"""One distribution check from what a user names to its result.
+
+Connects, builds the reference, gathers, judges and picks the worst example; writes
+nothing and prints nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from draftgate import __version__
+from draftgate.checks.ask import Post
+from draftgate.checks.budget import Budget
+from draftgate.checks.collect import Asked, Server, seed_of
+from draftgate.checks.conditions import Condition
+from draftgate.checks.distribution import Arms, CheckPlan, Gathered, Progress, gather
+from draftgate.checks.example import Witness, worst_example
+from draftgate.checks.judge import judge
+from draftgate.checks.outcome import CheckResult, ConditionEvidence, Subject, WorstExample
+from draftgate.checks.sources import Source, drafter_of, model_source, server_source
+from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
+from draftgate.clock import SYSTEM_CLOCK, Clock
+from draftgate.datasets import load_prompts
+from draftgate.engines.running import launch
+from draftgate.errors import SpecError
+from draftgate.laws.answer import Answer
+from draftgate.load.requests import Endpoint
+from draftgate.specs import Arm, EngineSpec, UrlLaunch
+
+MOST_PROMPTS = 64
+"""Prompts that are tokenised; with four of five requests on a prompt of its own they come
+again after 80 requests, with another condition or length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server as a user names it; `model` None takes the first that it serves."""
+
+    url: str
+    model: str | None = None
+    api_key_env: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSetup:
+    """What to check against what, as a user says it.
+
+    Attributes:
+        checked: The server under test.
+        engine: Key of `draftgate.checks.collect.DIALECTS`.
+        reference: Another server, the name or folder of a model, or None for the server
+            under test itself.
+        plain: The A/A arm, a server of the same build without speculation; None takes
+            `reference` if that is a server, and otherwise there is none.
+        draft: Name or folder of the draft model, or `ngram[:MIN-MAX]`; None if not known.
+        k: Draft tokens per verify step; None if not known.
+        dtype: What the servers compute in.
+        conditions: Settings of sampling.
+        alpha: Bound on the chance that any condition of a faultless server alarms.
+        budget: When to end without an alarm.
+        prompts: Name or file of a dataset.
+        tokenizer: Folder with the tokenizer; None takes the reference's or the server's.
+        vocabulary: Number of tokens; None if it is not known.
+        seed: Of requests and prompts.
+    """
+
+    checked: Address
+    engine: str
+    reference: Address | str | None
+    plain: Address | None
+    draft: str | None
+    k: int | None
+    dtype: str
+    conditions: tuple[Condition, ...]
+    alpha: float
+    budget: Budget
+    prompts: str
+    tokenizer: str | None
+    vocabulary: int | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server that answers, with the name of its model."""
+
+    endpoint: Endpoint
+    post: Post
+
+
+def take_check(
+    setup: CheckSetup,
+    tell: Callable[[str], None],
+    on_progress: Callable[[Progress], None],
+    clock: Clock = SYSTEM_CLOCK,
+) -> tuple[CheckResult, Gathered]:
+    """Run a check and return its result with all that it rests on.
+
+    Raises:
+        SpecError: If the setup makes no sense.
+        EngineError: If a server is not there or answers nothing of use.
+    """
+    started_at = clock.wall().isoformat(timespec="seconds")
+    checked = connect("checked server", setup.checked, tell)
+    plain_at = setup.plain or (setup.reference if isinstance(setup.reference, Address) else None)
+    plain = None if plain_at is None else connect("server without speculation", plain_at, tell)
+    source = _source(setup, checked, plain, tell)
+    spelling = _spelling(setup, checked, source)
+    chosen = load_prompts(setup.prompts, setup.seed)[:MOST_PROMPTS]
+    prompts = [(prompt.prompt_id, spelling.ids(prompt)) for prompt in chosen]
+    server = Server(checked.endpoint, setup.engine)
+    arms = Arms(
+        checked=server.ask,
+        plain=None if plain is None else Server(plain.endpoint, setup.engine).ask,
+        reference=source.reference,
+    )
+    gathered = gather(_plan(setup, source), arms, prompts, clock, on_progress)
+    witness = Witness(
+        text=spelling.text,
+        likely=source.likely,
+        curl=lambda answer: server.curl(asked_again(answer, setup.seed)),
+    )
+    result = CheckResult(
+        subject=_subject(setup, checked, plain, source),
+        judgement=judge(gathered.findings, float32=setup.dtype == "float32"),
+        findings=gathered.findings,
+        worst=_worst(gathered, witness),
+        alpha=setup.alpha,
+        budget=str(setup.budget),
+        elapsed_s=gathered.elapsed_s,
+        requests=gathered.requests,
+        failures=gathered.failures,
+        interrupted=gathered.interrupted,
+        started_at=started_at,
+        draftgate=__version__,
+    )
+    return result, gathered
+
+
+def connect(name: str, address: Address, tell: Callable[[str], None]) -> Connection:
+    """Return a connection to a server that answers now.
+
+    Raises:
+        EngineError: If it does not, or serves no model of that name.
+        SpecError: If its key's variable is unset, or its address is none.
+    """
+    url = address.url.rstrip("/").removesuffix("/v1")
+    target = UrlLaunch(url, address.model, address.api_key_env)
+    # Health and list of models are the same for all engines, so any adapter does.
+    arm = Arm(name, EngineSpec(engine="vllm", target=address.model or url, launch=target))
+    engine = launch(arm, Path(), tell)
+    engine.wait_ready(tell)
+    return Connection(Endpoint(url, engine.model, address.api_key_env), engine.post)
+
+
+def asked_again(answer: Answer, seed: int) -> Asked:
+    """Return the request of an answer of a check with this seed."""
+    return Asked(
+        request=answer.request,
+        prompt_id=answer.prompt_id,
+        prompt=answer.prompt_token_ids,
+        parameters=answer.parameters,
+        max_tokens=len(answer.token_ids),
+        seed=seed_of(seed, answer.request),
+    )
+
+
+def _source(
+    setup: CheckSetup, checked: Connection, plain: Connection | None, tell: Callable[[str], None]
+) -> Source:
+    drafter = drafter_of(setup.draft, setup.k)
+    if isinstance(setup.reference, str):
+        return model_source(
+            setup.reference,
+            setup.engine,
+            draft=setup.draft if drafter is None else None,
+            drafter=drafter,
+            numerics=setup.dtype,
+        )
+    if setup.draft is not None:
+        raise SpecError(
+            f"--draft {setup.draft}: got it with a server as reference, expected a model, whose "
+            "laws are whole. Give --reference MODEL, or leave --draft out."
+        )
+    if setup.engine != "vllm":
+        raise SpecError(
+            f"engine {setup.engine!r}: got a server as reference, expected a model: only vLLM's "
+            "API reads given tokens (prompt_logprobs). Give --reference MODEL, and --plain URL "
+            "for the A/A arm."
+        )
+    if setup.reference is None:
+        url = checked.endpoint.base_url
+        return server_source(
+            checked.post, checked.endpoint.model, vocabulary=setup.vocabulary, itself=url
+        )
+    other = plain if setup.plain is None else connect("reference", setup.reference, tell)
+    assert other is not None, "a server as reference is the A/A arm where none is named"
+    return server_source(other.post, other.endpoint.model, vocabulary=setup.vocabulary, itself=None)
+
+
+def _spelling(setup: CheckSetup, checked: Connection, source: Source) -> Spelling:
+    folder = setup.tokenizer or source.folder
+    if folder is not None:
+        return LocalSpelling(folder)
+    return ServerSpelling(checked.post, checked.endpoint.model)
+
+
+def _plan(setup: CheckSetup, source: Source) -> CheckPlan:
+    return CheckPlan(
+        conditions=setup.conditions,
+        alpha=setup.alpha,
+        budget=setup.budget,
+        k=setup.k,
+        vocabulary=source.vocabulary,
+        special=source.special,
+        seed=setup.seed,
+    )
+
+
+def _subject(
+    setup: CheckSetup, checked: Connection, plain: Connection | None, source: Source
+) -> Subject:
+    return Subject(
+        url=checked.endpoint.base_url,
+        model=checked.endpoint.model,
+        engine=setup.engine,
+        k=setup.k,
+        dtype=setup.dtype,
+        reference=source.reference.name,
+        blind_to=source.reference.blind_to,
+        plain_url=None if plain is None else plain.endpoint.base_url,
+    )
+
+
+def _worst(gathered: Gathered, witness: Witness) -> WorstExample | None:
+    """Return the worst example of the arm that alarmed, the server under test first."""
+    for ledger, entries in (
+        (gathered.checked, gathered.findings.checked),
+        (gathered.plain, gathered.findings.plain),
+    ):
+        fired = [i for i, entry in enumerate(entries) if entry.alarm_at is not None]
+        if ledger is not None and fired:
+            return worst_example(ledger, max(fired, key=_size_in(entries)), witness)
+    return None
+
+
+def _size_in(entries: tuple[ConditionEvidence, ...]) -> Callable[[int], float]:
+    return lambda index: entries[index].nats_per_token

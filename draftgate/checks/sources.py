@@ -1,0 +1,210 @@
+"""Where a check's reference law comes from: a model in process, a server, or the checked one.
+
+Turns what a user names into a reference and what goes with it. The references
+themselves are in `draftgate.laws`; knows no conditions and no evidence.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from draftgate.checks.ask import Post
+from draftgate.errors import EngineError, SpecError
+from draftgate.laws.answer import Answer
+from draftgate.laws.proposals import Drafter, NgramDrafter
+from draftgate.laws.reference import Reference
+from draftgate.stats.scores import Scores
+from draftgate.targets import resolve_target
+
+LARGEST_VOCABULARY = 2**18
+"""Stands in where the vocabulary's size is not known: larger is safe, only weaker."""
+
+TOP_N = 20
+"""Likeliest tokens that a server tells per place; the most that vLLM gives by default."""
+
+LIKELY = 3
+"""Tokens that are shown beside a worst example."""
+
+SHARED = "faults that the server's prefill shares with its decoding: weights, kernels, tokenizer"
+"""What a server that is its own reference can't see."""
+
+LikelyTokens = Callable[[Answer, int], tuple[tuple[int, float], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A reference and what comes with it.
+
+    Attributes:
+        reference: Scores answers.
+        likely: What was likely at a place of an answer's output, by the model itself, at
+            temperature 1 and without filters.
+        vocabulary: Number of tokens, or more.
+        special: Number of special tokens; 0 if they are not known.
+        folder: Folder of the model; None where there is none here.
+    """
+
+    reference: Reference
+    likely: LikelyTokens
+    vocabulary: int
+    special: int
+    folder: Path | None
+
+
+class _WithLogits(Protocol):
+    """A reference that gives the target's raw logits, shape (n, V)."""
+
+    def logits(self, answer: Answer) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelfReference:
+    """The checked server as its own reference, by reading its own answers.
+
+    Attributes:
+        inner: Asks that server.
+        name: For reports.
+        blind_to: What `inner` can't see, and what only another one could.
+    """
+
+    inner: Reference
+    name: str
+    blind_to: tuple[str, ...]
+
+    def score(self, answers: Sequence[Answer], k: int | None) -> Scores:
+        """Return what the server says of its own answers."""
+        return self.inner.score(answers, k)
+
+
+def drafter_of(text: str | None, k: int | None) -> Drafter | None:
+    """Return the drafter that `ngram` or `ngram:MIN-MAX` names; None for a model or nothing.
+
+    Raises:
+        SpecError: If the lengths make no sense, or K is not known.
+    """
+    if text is None or text.partition(":")[0] != "ngram":
+        return None
+    if k is None:
+        raise SpecError(f"draft {text!r}: expected K beside it. Give --k.")
+    _, _, lengths = text.partition(":")
+    if not lengths:
+        return NgramDrafter(k=k)
+    low, _, high = lengths.partition("-")
+    if not (low.isdigit() and high.isdigit()):
+        raise SpecError(
+            f"draft {text!r}: expected ngram:MIN-MAX with two numbers, the server's "
+            "prompt_lookup_min and prompt_lookup_max. For example ngram:2-5"
+        )
+    return NgramDrafter(k=k, shortest=int(low), longest=int(high))
+
+
+def model_source(
+    name: str, engine: str, *, draft: str | None, drafter: Drafter | None, numerics: str
+) -> Source:
+    """Return a reference that runs in this process.
+
+    Args:
+        name: Known name or folder of the target.
+        engine: Whose order of sampling steps applies.
+        draft: Known name or folder of the draft model; None for none.
+        drafter: A drafter that looks at ids alone; None for none.
+        numerics: Dtype of the checked server, which softens the edges of filters.
+
+    Raises:
+        SpecError: If a model is not here, or what runs it is not installed.
+    """
+    from draftgate.laws.forward import (  # noqa: PLC0415 - heavy
+        ForwardReference,
+        special_token_ids,
+    )
+
+    folder = model_folder(name)
+    special = special_token_ids(folder)
+    reference = ForwardReference(
+        folder,
+        engine=engine,
+        draft=None if draft is None else model_folder(draft),
+        special_ids=special,
+        drafter=drafter,
+        numerics="float32" if numerics == "float32" else "bfloat16",
+    )
+    return Source(
+        reference=reference,
+        likely=_likely_by_logits(reference),
+        vocabulary=reference.vocabulary,
+        special=len(special),
+        folder=folder,
+    )
+
+
+def server_source(post: Post, model: str, *, vocabulary: int | None, itself: str | None) -> Source:
+    """Return a reference that asks a server to read the answers (vLLM's `prompt_logprobs`).
+
+    Args:
+        post: Posts JSON to that server.
+        model: Name by which it serves the target.
+        vocabulary: Number of tokens; None if it is not known.
+        itself: Address of the server if it is the checked one; None if it is another.
+    """
+    from draftgate.laws.teacher import TeacherReference  # noqa: PLC0415 - not always needed
+
+    size = vocabulary or LARGEST_VOCABULARY
+    reference: Reference = TeacherReference(post, model, TOP_N, size)
+    if itself is not None:
+        name = f"the checked server itself, which read its answers again ({itself})"
+        reference = SelfReference(reference, name, (*reference.blind_to, SHARED))
+    return Source(
+        reference=reference,
+        likely=_likely_by_server(post, model),
+        vocabulary=size,
+        special=0,
+        folder=None,
+    )
+
+
+def model_folder(name: str) -> Path:
+    """Return the folder of a model that is on this machine.
+
+    Raises:
+        SpecError: If there is none.
+    """
+    found = resolve_target(name, log=lambda _: None)
+    if not isinstance(found, Path):
+        raise SpecError(
+            f"model {name!r}: got a hub name, expected a folder on this machine or a known name. "
+            "Download it and name its folder, or give the URL of a server without speculation."
+        )
+    return found
+
+
+def _likely_by_logits(reference: _WithLogits) -> LikelyTokens:
+    def likely(answer: Answer, index: int) -> tuple[tuple[int, float], ...]:
+        row = np.asarray(reference.logits(answer)[index], dtype=float)
+        law = np.exp(row - row.max())
+        law /= law.sum()
+        best = np.argsort(-law, kind="stable")[:LIKELY]
+        return tuple((int(token), float(law[token])) for token in best)
+
+    return likely
+
+
+def _likely_by_server(post: Post, model: str) -> LikelyTokens:
+    def likely(answer: Answer, index: int) -> tuple[tuple[int, float], ...]:
+        prefix = [*answer.prompt_token_ids, *answer.token_ids[: index + 1]]
+        body = {"model": model, "prompt": prefix, "max_tokens": 1, "temperature": 0}
+        document = post("/v1/completions", body | {"prompt_logprobs": LIKELY})
+        try:
+            entries = document["choices"][0]["prompt_logprobs"][-1]
+            told = [(int(token), entry["logprob"]) for token, entry in entries.items()]
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise EngineError(
+                f"{model}: the answer holds no prompt_logprobs ({type(error).__name__}: {error}). "
+                "The reference server must be vLLM's API."
+            ) from error
+        best = sorted(told, key=lambda entry: -entry[1])[:LIKELY]
+        return tuple((token, float(np.exp(logprob))) for token, logprob in best)
+
+    return likely
