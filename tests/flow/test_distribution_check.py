@@ -10,7 +10,14 @@ from draftgate.checks.outcome import CheckOutcome, Why
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.engines.fake_server import FakeConfig
 from tests.support.fake import fake_server
-from tests.support.scripted_law import PROMPTS, ScriptedReference, plan, scripted, server_at
+from tests.support.scripted_law import (
+    PROMPTS,
+    ScriptedReference,
+    model_ask,
+    plan,
+    scripted,
+    server_at,
+)
 
 
 def checked(
@@ -69,3 +76,17 @@ def test_without_a_second_server_the_verdict_says_so() -> None:
 
     assert judged.outcome is CheckOutcome.PASS
     assert any("no A/A arm could run" in reason for reason in judged.reasons)
+
+
+def test_same_versus_same_is_let_through() -> None:
+    """Of 100 faultless checks at alpha = .1 at most 18 alarm, which is as many as chance allows.
+
+    P(more than 18 of 100 at a rate of .1) is .005.
+    """
+    alarms = 0
+    for seed in range(100):
+        arms = Arms(checked=model_ask(seed=seed), plain=None, reference=ScriptedReference())
+        small = plan("300", alpha=0.1, seed=seed)
+        alarms += gather(small, arms, PROMPTS, SYSTEM_CLOCK, lambda _: None).findings.alarm
+
+    assert alarms <= 18

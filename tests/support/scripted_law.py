@@ -4,16 +4,17 @@ What the model's own code says of each token, as rows of scores: nothing is esti
 so whatever a check finds is the server's doing or the check's own fault.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from draftgate.checks.budget import parse_budget
-from draftgate.checks.collect import Server
+from draftgate.checks.collect import Ask, Asked, Round, Server
 from draftgate.checks.conditions import conditions
 from draftgate.checks.distribution import CheckPlan
-from draftgate.engines.fake_law import Sampling, draft_logits, law
+from draftgate.engines.fake_law import Model, Sampling, draft_logits, law
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
@@ -54,6 +55,32 @@ def plan(budget: str = "1500", *names: str, alpha: float = 1e-4, seed: int = 1) 
         vocabulary=VOCABULARY,
         special=0,
         seed=seed,
+    )
+
+
+def model_ask(*, fault: str | None = None, k: int = K, share: float = 1.0, seed: int = 0) -> Ask:
+    """Return what asks the known model in this process, without a server."""
+    model = Model(vocab_size=VOCABULARY, k=k, fault=fault, fault_share=share)
+
+    def ask(requests: Sequence[Asked]) -> Round:
+        return Round(tuple(_answer(model, asked, seed) for asked in requests))
+
+    return ask
+
+
+def _answer(model: Model, asked: Asked, seed: int) -> Answer:
+    wanted = asked.parameters
+    sampling = Sampling(temperature=wanted.temperature, top_k=wanted.top_k, top_p=wanted.top_p)
+    rng = random.Random(f"{seed} {asked.request}")
+    steps = model.steps(asked.prompt, asked.max_tokens, sampling, rng)
+    return Answer(
+        request=asked.request,
+        prompt_id=asked.prompt_id,
+        prompt_token_ids=asked.prompt,
+        token_ids=tuple(token for step in steps for token in step.tokens),
+        chunks=tuple(len(step.tokens) for step in steps),
+        finish_reason="length",
+        parameters=wanted,
     )
 
 

@@ -1,0 +1,167 @@
+"""The run of a distribution check against a model of known law, without a server."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from draftgate.checks.collect import Ask, Asked, Round
+from draftgate.checks.distribution import Arms, Gathered, Progress, gather
+from draftgate.checks.example import Witness, worst_example
+from draftgate.checks.judge import judge
+from draftgate.checks.kept import CHECKED, PLAIN, read_scores, write_check
+from draftgate.checks.outcome import CheckOutcome
+from draftgate.clock import ManualClock
+from draftgate.laws.answer import Answer
+from draftgate.stats.eprocess import evidence
+from tests.support.scripted_law import PROMPTS, ScriptedReference, model_ask, plan
+from tests.unit.test_checks_outcome import RESULT
+
+WITNESS = Witness(
+    text=lambda ids: " ".join(map(str, ids)),
+    likely=lambda answer, index: ((answer.token_ids[index], 0.5),),
+    curl=lambda answer: f"curl {answer.request}",
+)
+
+
+def taken(
+    checked: Ask, plain: Ask | None = None, budget: str = "700", *names: str, alpha: float = 1e-4
+) -> Gathered:
+    """Take a check with a clock that stands still."""
+    arms = Arms(checked=checked, plain=plain, reference=ScriptedReference())
+    return gather(plan(budget, *names, alpha=alpha), arms, PROMPTS, ManualClock(), lambda _: None)
+
+
+def test_faultless_model_passes() -> None:
+    """Speculation by the rule leaves no alarm in either arm."""
+    found = taken(model_ask(), model_ask(k=0, seed=1), "1400")
+
+    assert judge(found.findings, float32=True).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize("fault", ["greedy", "hot", "recovered_from_target"])
+def test_fault_is_caught(fault: str) -> None:
+    """Each planted fault of the law alarms within 3,000 tokens, and stops the check there."""
+    found = taken(model_ask(fault=fault), model_ask(k=0, seed=1), "3000")
+
+    assert judge(found.findings, float32=True).outcome is CheckOutcome.LOSSY
+    assert found.findings.tokens < 3000
+    assert found.findings.checked[0].peak_log_e >= -math.log(1e-4)
+
+
+def test_conditions_take_turns_and_share_alpha() -> None:
+    """Each condition gets rounds in turn, and its e-process has its part of alpha."""
+    found = taken(model_ask(), None, "1400", "T=1", "T=0.8")
+
+    assert [entry.tokens for entry in found.findings.checked] == [705, 705]
+    assert {entry.alpha for entry in found.findings.checked} == {5e-5}
+
+
+def test_time_budget_ends_after_the_round() -> None:
+    """A time that is up ends the check with whole rounds only."""
+    clock = ManualClock()
+    ask = model_ask()
+
+    def slow(requests: Sequence[Asked]) -> Round:
+        clock.advance(25)
+        return ask(requests)
+
+    arms = Arms(checked=slow, plain=None, reference=ScriptedReference())
+    found = gather(plan("60s"), arms, PROMPTS, clock, lambda _: None)
+
+    assert found.elapsed_s == 75
+    assert found.findings.tokens == 3 * 705
+
+
+def test_ctrl_c_keeps_whole_rounds() -> None:
+    """What an interrupted round brought is left out, since fast answers are not a fair sample."""
+    told: list[Progress] = []
+    ask = model_ask()
+
+    def interrupted(requests: Sequence[Asked]) -> Round:
+        if told:
+            raise KeyboardInterrupt
+        return ask(requests)
+
+    arms = Arms(checked=model_ask(), plain=interrupted, reference=ScriptedReference())
+    found = gather(plan("9000"), arms, PROMPTS, ManualClock(), told.append)
+
+    assert found.interrupted
+    assert [entry.tokens for entry in found.findings.checked + found.findings.plain] == [705, 705]
+    assert told[0].tokens == 705
+
+
+def test_failures_are_counted_and_no_evidence() -> None:
+    """Requests without an answer are told and leave no row."""
+    ask = model_ask()
+
+    def failing(requests: Sequence[Asked]) -> Round:
+        return Round(ask(requests[:10]).answers, ("request 14: stalled",))
+
+    found = taken(failing, None, "400")
+
+    assert found.failures == ("request 14: stalled",)
+    assert found.requests == 10
+
+
+def test_progress_tells_size_and_evidence() -> None:
+    """The size that would be found falls with tokens; there is none before every condition's turn."""
+    told: list[Progress] = []
+    arms = Arms(checked=model_ask(), plain=None, reference=ScriptedReference())
+    gather(plan("2800", "T=1", "T=0.8"), arms, PROMPTS, ManualClock(), told.append)
+
+    assert math.isinf(told[0].detectable_kl)
+    assert told[1].detectable_kl > told[3].detectable_kl
+    assert told[0].bound == pytest.approx(-math.log(5e-5))
+
+
+def test_worst_example_points_at_the_planted_token() -> None:
+    """One impossible token among hundreds is the one that is shown, with its place and text."""
+    ask = model_ask()
+
+    def planting(requests: Sequence[Asked]) -> Round:
+        return Round(tuple(_with_token(answer, 30) for answer in ask(requests).answers))
+
+    found = taken(planting, None, "700", "T=1,top_k=3")
+    worst = worst_example(found.checked, 0, WITNESS)
+
+    assert worst is not None
+    assert (worst.request, worst.index, worst.probability) == (4, 20, 0.0)
+    assert worst.text == "30"
+    assert worst.prefix is not None
+    assert worst.prefix.split()[0] == "3"
+    assert worst.curl == "curl 4"
+    assert judge(found.findings, float32=False).outcome is CheckOutcome.LOSSY
+
+
+def _with_token(answer: Answer, token: int) -> Answer:
+    """Return request 4's answer with another token at place 20; others as they are."""
+    if answer.request != 4:
+        return answer
+    ids = (*answer.token_ids[:20], token)
+    return Answer(
+        request=4,
+        prompt_id=answer.prompt_id,
+        prompt_token_ids=answer.prompt_token_ids,
+        token_ids=ids,
+        chunks=(1,) * 21,
+        finish_reason="length",
+        parameters=answer.parameters,
+    )
+
+
+def test_stored_scores_give_the_same_path(tmp_path: Path) -> None:
+    """Both arms' scores are read back whole, and the e-process drawn from them is the same."""
+    found = taken(model_ask(), model_ask(k=0, seed=1))
+    write_check(tmp_path, RESULT, found)
+
+    for arm, ledger in ((CHECKED, found.checked), (PLAIN, found.plain)):
+        scores = read_scores(tmp_path, arm, "T=1")
+        known = ledger.evidence(0) if ledger is not None else None
+        assert scores is not None
+        assert known is not None
+        assert np.array_equal(evidence(scores, found.checked.family).path, known.path)
+    assert read_scores(tmp_path, CHECKED, "T=9") is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["check.json", "scores.npz"]
