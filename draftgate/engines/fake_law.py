@@ -84,8 +84,7 @@ class Model:
         """Return the k proposals after a text: each the draft model's likeliest token."""
         found: list[int] = []
         for _ in range(self.k):
-            scores = draft_logits(_last_two((*text, *found)), self.vocab_size)
-            found.append(scores.index(max(scores)))
+            found.append(likeliest_draft((*text[-2:], *found), self.vocab_size))
         return tuple(found)
 
     def _step(self, text: Sequence[int], sampling: Sampling, rng: random.Random) -> Step:
@@ -159,11 +158,17 @@ def logits(last: tuple[int, int], vocab_size: int) -> tuple[float, ...]:
     return tuple(rng.gauss(0, SPREAD) for _ in range(vocab_size))
 
 
+def likeliest_draft(text: Sequence[int], vocab_size: int) -> int:
+    """Return the token that the draft model finds likeliest after a text."""
+    return _draft(_last_two(text), vocab_size)
+
+
 @lru_cache(maxsize=16_384)
-def draft_logits(last: tuple[int, int], vocab_size: int) -> tuple[float, ...]:
-    """Return the draft's logits: the target's and half as much noise, so that it is often wrong."""
+def _draft(last: tuple[int, int], vocab_size: int) -> int:
+    """Return the likeliest token by the target's logits with half as much noise: often wrong."""
     rng = random.Random(f"draft {last}")
-    return tuple(target + rng.gauss(0, SPREAD / 2) for target in logits(last, vocab_size))
+    scores = [target + rng.gauss(0, SPREAD / 2) for target in logits(last, vocab_size)]
+    return scores.index(max(scores))
 
 
 def token_of(word: str, vocab_size: int) -> int:

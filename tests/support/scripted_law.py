@@ -14,7 +14,7 @@ from draftgate.checks.budget import parse_budget
 from draftgate.checks.collect import Ask, Asked, Round, Server
 from draftgate.checks.conditions import conditions
 from draftgate.checks.distribution import CheckPlan
-from draftgate.engines.fake_law import Model, Sampling, draft_logits, law
+from draftgate.engines.fake_law import Model, Sampling, law, likeliest_draft
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
@@ -103,7 +103,7 @@ def _rows(answer: Answer, k: int | None, sibling: Any) -> Scores:
     free = np.array([_law(text[:end], LawParameters()) for end in range(begin + 1, len(text))])
     ids = np.array(answer.token_ids[1:])
     every = np.arange(len(ids))
-    likely = [_likeliest_draft(text[:end]) for end in range(begin + 1, len(text))]
+    likely = [likeliest_draft(text[:end], VOCABULARY) for end in range(begin + 1, len(text))]
     with np.errstate(divide="ignore"):
         logs = np.log(laws)
         columns = known_columns(answer, places_of(answer, steps_of(answer, k)), sibling, ())
@@ -116,8 +116,3 @@ def _rows(answer: Answer, k: int | None, sibling: Any) -> Scores:
 def _law(text: Sequence[int], asked: LawParameters) -> tuple[float, ...]:
     sampling = Sampling(temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p)
     return law(text, VOCABULARY, sampling)
-
-
-def _likeliest_draft(text: Sequence[int]) -> int:
-    scores = draft_logits((text[-2], text[-1]), VOCABULARY)
-    return scores.index(max(scores))

@@ -107,7 +107,7 @@ def test_failures_are_counted_and_no_evidence() -> None:
 
 
 def test_progress_tells_size_and_evidence() -> None:
-    """The size that would be found falls with tokens; there is none before every condition's turn."""
+    """The size that would be found falls with tokens; at first there is none for all conditions."""
     told: list[Progress] = []
     arms = Arms(checked=model_ask(), plain=None, reference=ScriptedReference())
     gather(plan("2800", "T=1", "T=0.8"), arms, PROMPTS, ManualClock(), told.append)
