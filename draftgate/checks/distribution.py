@@ -60,6 +60,10 @@ class CheckPlan:
     special: int
     seed: int
 
+    def alpha_each(self, *, joint: bool) -> float:
+        """Return the bound of each e-process; a joint one comes beside each condition's own."""
+        return share(self.alpha, len(self.conditions) * (2 if joint else 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
@@ -165,7 +169,8 @@ class _Run:
         self._clock = clock
         self._start_ns = clock.now_ns()
         family, count = directions(plan.vocabulary, plan.special), len(plan.conditions)
-        self._checked = Ledger(plan.conditions, family, share(plan.alpha, count))
+        alpha = plan.alpha_each(joint=arms.joint is not None)
+        self._checked = Ledger(plan.conditions, family, alpha)
         self._plain = Ledger(plan.conditions, family, share(AA_ALPHA, count))
         self._requests = 0
         self._failures: list[str] = []

@@ -138,8 +138,10 @@ def _aa_alarm(entry: ConditionEvidence) -> str:
 
 
 def _joint_alarm(entry: JointEvidence) -> str:
-    return (
+    said = (
         f"{entry.condition}: accepted and rejected drafts contradict the stated rule: alarm after "
-        f"{entry.alarm_at} of {entry.steps} verify steps (log e-value {entry.log_e:.1f}); they "
-        f"look like {entry.direction!r}, {entry.impossible} steps are impossible under the rule"
+        f"{entry.alarm_at} of {entry.places} tokens of verify steps"
     )
+    if entry.impossible:
+        return f"{said}; {entry.impossible} of them are impossible under the rule"
+    return f"{said} (log e-value {entry.log_e:.1f}); they look like {entry.direction!r}"

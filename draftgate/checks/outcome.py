@@ -73,21 +73,23 @@ class JointEvidence:
 
     Attributes:
         condition: Name of the condition.
-        steps: Verify steps looked at.
+        places: Tokens of verify steps looked at.
         alpha: Bound on false alarms of this e-process.
-        log_e: Natural log of the e-value after the last step.
-        alarm_at: Steps after which it reached 1/alpha; None if never.
+        log_e: Natural log of the e-value after the last token.
+        alarm_at: Tokens after which it reached 1/alpha; None if never.
         direction: The alternative with the most evidence.
-        impossible: Steps that the stated rule can't produce.
+        impossible: Tokens that the stated rule excludes.
+        unclear: Chunks left out, since they can't be the yield of one step.
     """
 
     condition: str
-    steps: int
+    places: int
     alpha: float
     log_e: float
     alarm_at: int | None
     direction: str
     impossible: int
+    unclear: int
 
 
 @dataclass(frozen=True, slots=True)

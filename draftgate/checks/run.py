@@ -17,6 +17,7 @@ from draftgate.checks.distribution import Arms, CheckPlan, Gathered, Progress, g
 from draftgate.checks.example import Witness, worst_example
 from draftgate.checks.judge import judge
 from draftgate.checks.outcome import CheckResult, ConditionEvidence, Subject, WorstExample
+from draftgate.checks.rule import RuleEvidence
 from draftgate.checks.sources import Source, drafter_of, model_source, server_source
 from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
 from draftgate.clock import SYSTEM_CLOCK, Clock
@@ -109,12 +110,14 @@ def take_check(
     chosen = load_prompts(setup.prompts, setup.seed)[:MOST_PROMPTS]
     prompts = [(prompt.prompt_id, spelling.ids(prompt)) for prompt in chosen]
     server = Server(checked.endpoint, setup.engine)
+    plan = _plan(setup, source)
     arms = Arms(
         checked=server.ask,
         plain=None if plain is None else Server(plain.endpoint, setup.engine).ask,
         reference=source.reference,
+        joint=_rule(plan, source),
     )
-    gathered = gather(_plan(setup, source), arms, prompts, clock, on_progress)
+    gathered = gather(plan, arms, prompts, clock, on_progress)
     witness = Witness(
         text=spelling.text,
         likely=source.likely,
@@ -214,6 +217,20 @@ def _plan(setup: CheckSetup, source: Source) -> CheckPlan:
         vocabulary=source.vocabulary,
         special=source.special,
         seed=setup.seed,
+    )
+
+
+def _rule(plan: CheckPlan, source: Source) -> RuleEvidence | None:
+    """Return what looks at drafts; None where proposals or whole laws are not known."""
+    if source.drafter is None or source.laws is None or plan.k is None:
+        return None
+    return RuleEvidence(
+        plan.conditions,
+        plan.alpha_each(joint=True),
+        source.laws,
+        drafter=source.drafter,
+        k=plan.k,
+        vocabulary=plan.vocabulary,
     )
 
 

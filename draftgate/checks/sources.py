@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from draftgate.checks.ask import Post
+from draftgate.checks.rule import Laws
 from draftgate.errors import EngineError, SpecError
 from draftgate.laws.answer import Answer
+from draftgate.laws.orders import law, stated
 from draftgate.laws.proposals import Drafter, NgramDrafter
 from draftgate.laws.reference import Reference
 from draftgate.stats.scores import Scores
@@ -45,6 +47,8 @@ class Source:
         vocabulary: Number of tokens, or more.
         special: Number of special tokens; 0 if they are not known.
         folder: Folder of the model; None where there is none here.
+        laws: Whole laws of an answer's places; None where only some numbers are known.
+        drafter: What proposes; None where that is not known.
     """
 
     reference: Reference
@@ -52,6 +56,8 @@ class Source:
     vocabulary: int
     special: int
     folder: Path | None
+    laws: Laws | None = None
+    drafter: Drafter | None = None
 
 
 class _WithLogits(Protocol):
@@ -137,6 +143,8 @@ def model_source(
         vocabulary=reference.vocabulary,
         special=len(special),
         folder=folder,
+        laws=_stated_laws(reference, engine, reference.numerics),
+        drafter=drafter,
     )
 
 
@@ -178,6 +186,19 @@ def model_folder(name: str) -> Path:
             "Download it and name its folder, or give the URL of a server without speculation."
         )
     return found
+
+
+def _stated_laws(reference: _WithLogits, engine: str, numerics: str) -> Laws:
+    def laws(answer: Answer) -> Any:
+        rows = reference.logits(answer)
+        found = np.empty(rows.shape)
+        for index, row in enumerate(rows):
+            output = answer.token_ids[:index]
+            given = law(row, answer.parameters, answer.prompt_token_ids, output, engine)
+            found[index] = np.exp(stated(given, numerics))
+        return found
+
+    return laws
 
 
 def _likely_by_logits(reference: _WithLogits) -> LikelyTokens:

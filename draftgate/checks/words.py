@@ -5,7 +5,13 @@ Knows the records and how to phrase them; decides nothing.
 
 import math
 
-from draftgate.checks.outcome import CheckResult, ConditionEvidence, Judgement, WorstExample
+from draftgate.checks.outcome import (
+    CheckResult,
+    ConditionEvidence,
+    JointEvidence,
+    Judgement,
+    WorstExample,
+)
 
 
 def title(judgement: Judgement) -> str:
@@ -28,6 +34,7 @@ def lines(result: CheckResult) -> list[str]:
     said += [f"  can't see: {blind}" for blind in subject.blind_to]
     said += [_row("", entry) for entry in found.checked]
     said += [_row("A/A ", entry) for entry in found.plain]
+    said += [_joint_row(entry) for entry in found.joint]
     said += _failures(result)
     return said + (_example(result.worst) if result.worst is not None else [])
 
@@ -42,6 +49,15 @@ def _row(arm: str, entry: ConditionEvidence) -> str:
     return (
         f"  {arm}{entry.condition}: {entry.tokens} tokens, log e-value {entry.peak_log_e:.1f} of "
         f"{-math.log(entry.alpha):.1f}, detectable {size(entry.detectable_kl)} nats a token{alarm}"
+    )
+
+
+def _joint_row(entry: JointEvidence) -> str:
+    left = f", {entry.unclear} chunks left out" if entry.unclear else ""
+    alarm = "" if entry.alarm_at is None else f"  ALARM after {entry.alarm_at}"
+    return (
+        f"  rule, {entry.condition}: {entry.places} tokens of verify steps, log e-value "
+        f"{entry.log_e:.1f} of {-math.log(entry.alpha):.1f}{left}{alarm}"
     )
 
 

@@ -14,6 +14,7 @@ from draftgate.checks.budget import parse_budget
 from draftgate.checks.collect import Ask, Asked, Round, Server
 from draftgate.checks.conditions import conditions
 from draftgate.checks.distribution import CheckPlan
+from draftgate.checks.rule import RuleEvidence
 from draftgate.engines.fake_law import Model, Sampling, law, likeliest_draft
 from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.laws.answer import Answer
@@ -96,10 +97,29 @@ class ScriptedReference:
         return joined([_rows(a, k, s) for a, s in zip(answers, siblings, strict=True)])
 
 
+def laws_of(answer: Answer) -> Any:
+    """Return the model's laws at each place of an answer, shape (n, V)."""
+    text = [*answer.prompt_token_ids, *answer.token_ids]
+    begin = len(answer.prompt_token_ids)
+    return np.array([_law(text[:end], answer.parameters) for end in range(begin, len(text))])
+
+
+def rule_of(wanted: CheckPlan) -> RuleEvidence:
+    """Return what holds the model's steps against the rule, with its own drafts."""
+    return RuleEvidence(
+        wanted.conditions,
+        wanted.alpha_each(joint=True),
+        laws_of,
+        drafter=Model(vocab_size=VOCABULARY, k=K).drafts,
+        k=K,
+        vocabulary=VOCABULARY,
+    )
+
+
 def _rows(answer: Answer, k: int | None, sibling: Any) -> Scores:
     text = [*answer.prompt_token_ids, *answer.token_ids]
     begin = len(answer.prompt_token_ids)
-    laws = np.array([_law(text[:end], answer.parameters) for end in range(begin, len(text))])
+    laws = laws_of(answer)
     free = np.array([_law(text[:end], LawParameters()) for end in range(begin + 1, len(text))])
     ids = np.array(answer.token_ids[1:])
     every = np.arange(len(ids))

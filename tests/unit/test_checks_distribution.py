@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from draftgate.checks.outcome import CheckOutcome
 from draftgate.clock import ManualClock
 from draftgate.laws.answer import Answer
 from draftgate.stats.eprocess import evidence
-from tests.support.scripted_law import PROMPTS, ScriptedReference, model_ask, plan
+from tests.support.scripted_law import PROMPTS, ScriptedReference, model_ask, plan, rule_of
 from tests.unit.test_checks_outcome import RESULT
 
 WITNESS = Witness(
@@ -165,3 +166,54 @@ def test_stored_scores_give_the_same_path(tmp_path: Path) -> None:
         assert np.array_equal(evidence(scores, found.checked.family).path, known.path)
     assert read_scores(tmp_path, CHECKED, "T=9") is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["check.json", "scores.npz"]
+
+
+def with_rule(checked: Ask, budget: str) -> Gathered:
+    """Take a check that holds drafts against the rule as well."""
+    wanted = plan(budget)
+    arms = Arms(checked=checked, plain=None, reference=ScriptedReference(), joint=rule_of(wanted))
+    return gather(wanted, arms, PROMPTS, ManualClock(), lambda _: None)
+
+
+def test_rule_kept_passes() -> None:
+    """Steps by the rule leave no evidence, and both kinds of e-process share alpha."""
+    found = with_rule(model_ask(), "2000")
+    (joint,) = found.findings.joint
+
+    assert judge(found.findings, float32=True).outcome is CheckOutcome.PASS
+    assert (joint.impossible, joint.unclear) == (0, 0)
+    assert joint.places == found.findings.tokens
+    assert joint.alpha == found.findings.checked[0].alpha == 5e-5
+
+
+def test_rule_broken_under_the_right_law_is_nonconforming() -> None:
+    """Steps that end after an accepted draft keep the law and are found by the rule alone."""
+    found = with_rule(model_ask(fault="early_end", share=0.1), "3000")
+    judged = judge(found.findings, float32=True)
+
+    assert judged.outcome is CheckOutcome.NONCONFORMING, judged
+    assert found.findings.joint[0].impossible > 0
+    assert found.findings.checked[0].alarm_at is None
+
+
+def test_merged_chunks_are_left_out() -> None:
+    """Chunks of two steps in one are no evidence against the rule, and are counted."""
+    ask = model_ask()
+
+    def merging(requests: Sequence[Asked]) -> Round:
+        return Round(tuple(map(_merged, ask(requests).answers)))
+
+    found = with_rule(merging, "2000")
+    (joint,) = found.findings.joint
+
+    assert judge(found.findings, float32=True).outcome is CheckOutcome.PASS
+    assert joint.impossible == 0
+    assert joint.unclear > 50
+
+
+def _merged(answer: Answer) -> Answer:
+    """Return an answer whose every tenth chunk came together with the one after it."""
+    sizes = list(answer.chunks)
+    for at in range(len(sizes) - 2, 0, -10):
+        sizes[at : at + 2] = [sizes[at] + sizes[at + 1]]
+    return replace(answer, chunks=tuple(sizes))

@@ -39,12 +39,13 @@ QUIET = ConditionEvidence(
 ALARM = replace(QUIET, log_e=30.0, peak_log_e=31.0, alarm_at=900, nats_per_token=0.01)
 JOINT = JointEvidence(
     condition="T=1",
-    steps=500,
+    places=500,
     alpha=1e-4,
     log_e=math.inf,
     alarm_at=7,
     direction="odds of accepting times 0.5",
     impossible=3,
+    unclear=0,
 )
 
 
@@ -110,7 +111,7 @@ def test_joint_alarm_is_nonconforming_unless_the_law_broke_too() -> None:
     judged = judge(Findings(checked=(QUIET,), joint=(JOINT,)), float32=False)
 
     assert judged.outcome is CheckOutcome.NONCONFORMING
-    assert "3 steps are impossible" in judged.reasons[0]
+    assert "3 of them are impossible" in judged.reasons[0]
     assert outcome_of(Findings(checked=(ALARM,), joint=(JOINT,)))[0] is CheckOutcome.LOSSY
 
 
