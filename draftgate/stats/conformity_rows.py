@@ -140,16 +140,17 @@ class Places:
 
 
 def joined_places(parts: "list[Places]") -> Places:
-    """Return the rows of all parts, in order; steps keep the numbers that they had in their part.
+    """Return the rows of all parts, in order, with steps numbered on from part to part.
 
     Raises:
         ValueError: If there are no parts.
     """
     if not parts:
         raise ValueError("no places to join")
-    return Places(
-        **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Places)}
-    )
+    columns = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Places)}
+    ends = np.cumsum([0, *(int(p.step.max(initial=-1)) + 1 for p in parts[:-1])])
+    columns["step"] += np.repeat(ends, [len(p) for p in parts])
+    return Places(**columns)
 
 
 def places(steps: Steps, scheme: Scheme = Scheme.STANDARD, slack: float = SLACK) -> Places:

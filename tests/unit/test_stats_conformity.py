@@ -391,10 +391,13 @@ def test_weights_add_up() -> None:
 
 
 def test_joined_rows_keep_their_order() -> None:
-    """Rows of two parts follow each other."""
-    one = places(steps("sampled", [0], [(contexts("sampled")[0][2][0] + 1,)]))
+    """Rows of two parts follow each other, with steps numbered on."""
+    chain = contexts("sampled")[0][2]
+    one = places(steps("sampled", [0, 0], [(*chain[:1], (chain[1] + 1) % VOCABULARY)] * 2))
+    two = joined_places([one, one])
 
-    assert len(joined_places([one, one])) == 2 * len(one)
+    assert two.step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert two.token.tolist() == one.token.tolist() * 2
     with pytest.raises(ValueError, match="no places"):
         joined_places([])
 
