@@ -167,7 +167,8 @@ class Findings:
     @property
     def alarm(self) -> bool:
         """Whether any e-process has reached its bound, so that more tokens add nothing."""
-        return any(e.alarm_at is not None for e in (*self.checked, *self.plain, *self.joint))
+        marginal = any(entry.alarm_at is not None for entry in (*self.checked, *self.plain))
+        return marginal or any(entry.alarm_at is not None for entry in self.joint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

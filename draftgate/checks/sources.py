@@ -66,7 +66,7 @@ class _WithLogits(Protocol):
     def logits(self, answer: Answer) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SelfReference:
     """The checked server as its own reference, by reading its own answers.
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-FAULTS = ("greedy", "hot", "recovered_from_target", "early_end")
+FAULTS = ("greedy", "hot", "recovered_from_target", "early_end", "shared_seed")
 """What can be planted:
 
 greedy: a token is the most likely one instead of drawn.
@@ -21,6 +21,8 @@ recovered_from_target: after a rejection the token is drawn from the target's la
     rejected draft included.
 early_end: a step ends after an accepted draft, though more were proposed. The tokens
     still follow the law; the rule of acceptance is broken.
+shared_seed: answers to equal prompts are drawn with the same random numbers. Planted by
+    the server, since one answer alone is as it should be.
 """
 
 HOT = 1.5

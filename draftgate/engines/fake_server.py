@@ -233,6 +233,8 @@ class FakeServer:
         if model is not None:
             # Apart, so that no request draws what another one's seed stands for.
             source = f"{'request' if seed is None else 'seed'} {chosen}"
+            if config.law_fault == "shared_seed":
+                source = f"prompt {ids}"
             return model.steps(ids, count, sampling, random.Random(source))
         return scripted_steps(self._tokens(prompt, count, sampling, chosen), config.tokens_per_step)
 

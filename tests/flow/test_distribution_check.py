@@ -4,11 +4,17 @@ from contextlib import ExitStack
 
 import pytest
 
+from draftgate.checks.collect import Server, rounds
+from draftgate.checks.conditions import condition
 from draftgate.checks.distribution import Arms, Gathered, gather
 from draftgate.checks.judge import judge
 from draftgate.checks.outcome import CheckOutcome, Why
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.engines.fake_server import FakeConfig
+from draftgate.load.requests import Endpoint
+from draftgate.null_engine.documents import token_ids
+from draftgate.null_engine.engine import NullEngine
+from draftgate.null_engine.script import Script, TokenCycle
 from tests.support.fake import fake_server
 from tests.support.scripted_law import (
     PROMPTS,
@@ -90,3 +96,32 @@ def test_same_versus_same_is_let_through() -> None:
         alarms += gather(small, arms, PROMPTS, SYSTEM_CLOCK, lambda _: None).findings.alarm
 
     assert alarms <= 18
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_answers_keep_ids_and_chunks(engine: str) -> None:
+    """Each dialect's stream becomes ids in the chunks that the server sent, in order of asking."""
+    script = Script(ttft_s=0.004, gap_s=0.002, tokens_per_step=TokenCycle((1, 2, 3)))
+    null = NullEngine(script)
+    null.start()
+    try:
+        server = Server(Endpoint(f"http://127.0.0.1:{null.port}", "null"), engine)
+        _, asked = next(rounds(PROMPTS, [condition("T=1").parameters], 1))
+        found = server.ask(asked)
+    finally:
+        null.stop()
+
+    assert [answer.request for answer in found.answers] == list(range(15))
+    assert [len(answer.token_ids) for answer in found.answers] == [a.max_tokens for a in asked]
+    assert found.answers[0].chunks[:5] == (1, 1, 2, 3, 1)
+    assert found.answers[0].token_ids[:24] == tuple(token_ids(0, 24))
+    assert {answer.prompt_token_ids for answer in found.answers} <= {ids for _, ids in PROMPTS}
+
+
+def test_shared_seed_is_found() -> None:
+    """A server that draws equal prompts with one random number shows in the pairs sent at once."""
+    found = checked(scripted(fault="shared_seed"), scripted(k=0), "6000")
+    judged = judge(found.findings, float32=True)
+
+    assert judged.outcome is CheckOutcome.LOSSY, judged
+    assert found.findings.strongest.family == "copy"

@@ -44,7 +44,9 @@ def test_rule_leaves_the_law_alone(sampling: Sampling) -> None:
         assert g_statistic(counts, expected) < LIMIT
 
 
-@pytest.mark.parametrize("fault", [name for name in FAULTS if name != "early_end"])
+@pytest.mark.parametrize(
+    "fault", [name for name in FAULTS if name not in {"early_end", "shared_seed"}]
+)
 def test_fault_changes_the_law(fault: str) -> None:
     """Each fault of the tokens' law moves their frequencies far from it."""
     counts = second_tokens(Model(vocab_size=V, k=3, fault=fault), Sampling())
