@@ -142,6 +142,7 @@ def test_ctrl_c_judges_what_is_there(tmp_path: Path, number: signal.Signals) -> 
         (("--draft", "ngram"), Exit.BAD_SPEC, "Give --k"),
         (("--model", "other"), Exit.ENGINE, "does not serve model 'other'"),
         (("--reference", "http://127.0.0.1:9"), Exit.ENGINE, "no answer from"),
+        (("--tokenizer", "."), Exit.BAD_SPEC, "Name the folder of the served model"),
         (("--out", "/dev/null/x"), Exit.BAD_SPEC, "Name another folder"),
     ],
 )

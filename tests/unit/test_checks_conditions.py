@@ -13,6 +13,7 @@ from draftgate.checks.collect import (
     seed_of,
 )
 from draftgate.checks.conditions import DEFAULT, condition, conditions, sampling, share
+from draftgate.cli.check_options import ENGINES
 from draftgate.errors import SpecError
 from draftgate.laws.parameters import LawParameters
 from draftgate.load.requests import Endpoint
@@ -147,3 +148,8 @@ def test_settings_reach_the_load_generator() -> None:
 
     assert (sent.temperature, sent.top_p, sent.top_k) == (1.5, 0.9, 0)
     assert (sent.max_tokens, sent.seed, sent.ignore_eos) == (48, 3, True)
+
+
+def test_options_name_the_engines_that_can_be_asked() -> None:
+    """The command's choices are the dialects, though it lists them without importing them."""
+    assert tuple(DIALECTS) == ENGINES
