@@ -41,7 +41,11 @@ class Scores:
         bonus: Whether the token follows a chain that was accepted as a whole.
         draft: The proposal for this place; -1 if there is none or it is not known.
         draft_logp: Log-probability of that proposal under the law of this place.
-        draft_law: Log-probability of the token under the draft's own law.
+        draft_law: Log-probability of the token under the draft's own law q.
+        overlap: Log of the sum over all tokens of min(p, q): how often drafts are accepted.
+        over: Log of the probability under the law of all tokens with q > p.
+        top_over: Whether the most likely token is one of these.
+        rest_top: Whether the token has the largest p - q, if any is above 0.
         sibling: Token of another request with the same prefix; -1 if there is none.
         special: Whether the token is one of the tokenizer's special ones.
         request: Number of the request, rising.
@@ -60,6 +64,10 @@ class Scores:
     draft: Ints
     draft_logp: Floats
     draft_law: Floats
+    overlap: Floats
+    over: Floats
+    top_over: Bools
+    rest_top: Bools
     sibling: Ints
     special: Bools
     request: Ints
@@ -170,6 +178,10 @@ def blank(n: int) -> Scores:
         draft=none,
         draft_logp=nan,
         draft_law=nan,
+        overlap=nan,
+        over=nan,
+        top_over=no,
+        rest_top=no,
         sibling=none,
         special=no,
         request=np.zeros(n, dtype=int),
