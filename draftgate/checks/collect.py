@@ -33,8 +33,10 @@ random number, or hands one request the other's tokens, is seen only there."""
 SEEDED_EVERY = 4
 """Every fourth request has a seed of its own; engines draw for those on another path."""
 
-ROUND_REQUESTS = 15
-"""Requests of one round: three turns of five, in which one prompt of four comes twice."""
+ROUND_GROUPS = 3
+"""Groups of requests in a round of few conditions; a group is four prompts, one of them
+twice. With more conditions each has one group, so that all of them are in every round
+and requests with unlike settings are verified in one batch."""
 
 STREAMS = 8
 """Requests open at once, as in `draftgate.checks.ask.PARALLEL`."""
@@ -50,6 +52,7 @@ class Asked:
 
     Attributes:
         request: Running number in the check; no two requests of an arm share one.
+        condition: Index of its condition.
         prompt_id: Which prompt it is.
         prompt: Its token ids.
         parameters: How tokens are drawn.
@@ -58,6 +61,7 @@ class Asked:
     """
 
     request: int
+    condition: int
     prompt_id: str
     prompt: tuple[int, ...]
     parameters: LawParameters
@@ -135,26 +139,24 @@ class Server:
 
 
 def rounds(
-    prompts: Sequence[tuple[str, tuple[int, ...]]],
-    parameters: Sequence[LawParameters],
-    seed: int,
-    *,
-    requests: int = ROUND_REQUESTS,
-) -> Iterator[tuple[int, tuple[Asked, ...]]]:
-    """Yield rounds without end: (index of the condition, its requests), conditions in turn.
+    prompts: Sequence[tuple[str, tuple[int, ...]]], parameters: Sequence[LawParameters], seed: int
+) -> Iterator[tuple[Asked, ...]]:
+    """Yield rounds without end; each holds as many requests of every condition.
 
     Args:
         prompts: Pairs of id and token ids, taken in turn.
         parameters: One per condition.
         seed: From which requests' seeds are made.
-        requests: Requests of a round.
     """
+    each = (SIBLING_EVERY + 1) * max(1, -(-ROUND_GROUPS // len(parameters)))
     number = 0
     while True:
-        for index, wanted in enumerate(parameters):
-            batch = [_asked(prompts, wanted, seed, number + i) for i in range(requests)]
-            number += requests
-            yield index, tuple(batch)
+        batch = []
+        for condition, wanted in enumerate(parameters):
+            for _ in range(each):
+                batch.append(_asked(prompts, condition, wanted, seed, number))
+                number += 1
+        yield tuple(batch)
 
 
 def seed_of(seed: int, number: int) -> int | None:
@@ -163,12 +165,17 @@ def seed_of(seed: int, number: int) -> int | None:
 
 
 def _asked(
-    prompts: Sequence[tuple[str, tuple[int, ...]]], wanted: LawParameters, seed: int, number: int
+    prompts: Sequence[tuple[str, tuple[int, ...]]],
+    condition: int,
+    wanted: LawParameters,
+    seed: int,
+    number: int,
 ) -> Asked:
     turn, place = divmod(number, SIBLING_EVERY + 1)
     prompt_id, ids = prompts[(turn * SIBLING_EVERY + min(place, SIBLING_EVERY - 1)) % len(prompts)]
     return Asked(
         request=number,
+        condition=condition,
         prompt_id=prompt_id,
         prompt=ids,
         parameters=wanted,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from draftgate.checks.budget import Budget
 from draftgate.checks.collect import Ask, Asked, Round, rounds
 from draftgate.checks.conditions import Condition, share
@@ -19,6 +21,7 @@ from draftgate.clock import Clock
 from draftgate.laws.answer import Answer
 from draftgate.laws.reference import Reference
 from draftgate.stats.directions import directions
+from draftgate.stats.scores import Scores
 
 AA_ALPHA = 1e-2
 """Bound on false alarms of the A/A arm. Looser than the check's own: what rounding does
@@ -43,7 +46,7 @@ class CheckPlan:
     """How one check goes.
 
     Attributes:
-        conditions: Settings of sampling, taken in turn.
+        conditions: Settings of sampling; every round holds all of them.
         alpha: Bound on the chance that any condition of a faultless server alarms.
         budget: When it ends without an alarm.
         k: Draft tokens per verify step of the server under test; None if not known.
@@ -133,7 +136,7 @@ def gather(
 ) -> Gathered:
     """Ask and score until an e-process alarms, the budget is spent, or Ctrl-C.
 
-    A round is a few requests of one condition; the A/A arm gets the same ones right
+    A round is a few requests of each condition; the A/A arm gets the same ones right
     after, so an alarm is always held against as many tokens without speculation.
 
     Args:
@@ -150,8 +153,8 @@ def gather(
     wanted = [condition.parameters for condition in plan.conditions]
     interrupted = False
     try:
-        for index, asked in rounds(prompts, wanted, plan.seed):
-            run.round(index, asked)
+        for asked in rounds(prompts, wanted, plan.seed):
+            run.round(asked)
             tell(run.progress())
             if run.over():
                 break
@@ -175,18 +178,20 @@ class _Run:
         self._requests = 0
         self._failures: list[str] = []
 
-    def round(self, index: int, asked: Sequence[Asked]) -> None:
+    def round(self, asked: Sequence[Asked]) -> None:
         """Take one round through both arms; nothing is kept of it unless all of it is there."""
         plan, arms = self._plan, self._arms
         found = arms.checked(asked)
         scores = arms.reference.score(found.answers, plan.k)
         if arms.plain is not None:
             plain = arms.plain(asked)
-            self._plain.add(index, plain.answers, arms.reference.score(plain.answers, None))
+            plain_scores = arms.reference.score(plain.answers, None)
+            _enter(self._plain, asked, plain, plain_scores)
             self._count(plain)
-        self._checked.add(index, found.answers, scores)
+        _enter(self._checked, asked, found, scores)
         if arms.joint is not None:
-            arms.joint.add(index, found.answers)
+            for index, answers in _by_condition(asked, found.answers).items():
+                arms.joint.add(index, answers)
         self._count(found)
 
     def _count(self, found: Round) -> None:
@@ -234,3 +239,28 @@ class _Run:
 
     def _elapsed_s(self) -> float:
         return (self._clock.now_ns() - self._start_ns) / 1e9
+
+
+def _enter(ledger: Ledger, asked: Sequence[Asked], found: Round, scores: Scores) -> None:
+    """Enter a round's answers, each with its rows, under their conditions."""
+    ends = np.cumsum([max(len(answer.token_ids) - 1, 0) for answer in found.answers])
+    assert len(scores) == ends[-1], "a row per token but the first"
+    rows = dict(
+        zip(
+            (answer.request for answer in found.answers),
+            np.split(np.arange(len(scores)), ends[:-1]),
+            strict=True,
+        )
+    )
+    for index, answers in _by_condition(asked, found.answers).items():
+        picked = np.concatenate([rows[answer.request] for answer in answers])
+        ledger.add(index, answers, scores.take(picked))
+
+
+def _by_condition(asked: Sequence[Asked], answers: Sequence[Answer]) -> dict[int, list[Answer]]:
+    """Return answers by the index of their condition, in order."""
+    conditions = {entry.request: entry.condition for entry in asked}
+    found: dict[int, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(conditions[answer.request], []).append(answer)
+    return found

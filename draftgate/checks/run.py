@@ -160,6 +160,7 @@ def asked_again(answer: Answer, seed: int) -> Asked:
     """Return the request of an answer of a check with this seed."""
     return Asked(
         request=answer.request,
+        condition=0,
         prompt_id=answer.prompt_id,
         prompt=answer.prompt_token_ids,
         parameters=answer.parameters,

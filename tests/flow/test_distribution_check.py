@@ -70,8 +70,9 @@ def test_wrong_reference_is_inconclusive() -> None:
 
 
 def test_small_budget_is_inconclusive() -> None:
-    """A check that has not seen every condition does not pass."""
-    judged = judge(checked(scripted(), None, "100", "T=1", "T=0.8").findings, float32=True)
+    """A check that could not have found a fault that matters does not pass."""
+    names = ("T=0.6", "T=0.8", "T=1", "T=1.2", "T=1.5")
+    judged = judge(checked(scripted(), None, "100", *names).findings, float32=True)
 
     assert (judged.outcome, judged.why) == (CheckOutcome.INCONCLUSIVE, Why.TOO_FEW_TOKENS), judged
 
@@ -106,7 +107,7 @@ def test_answers_keep_ids_and_chunks(engine: str) -> None:
     null.start()
     try:
         server = Server(Endpoint(f"http://127.0.0.1:{null.port}", "null"), engine)
-        _, asked = next(rounds(PROMPTS, [condition("T=1").parameters], 1))
+        asked = next(rounds(PROMPTS, [condition("T=1").parameters], 1))
         found = server.ask(asked)
     finally:
         null.stop()

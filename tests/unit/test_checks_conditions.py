@@ -89,27 +89,33 @@ def test_wrong_budget_is_refused(text: str) -> None:
         parse_budget(text)
 
 
-def planned(count: int) -> list[Asked]:
-    """Return the requests of the first `count` rounds of two conditions."""
-    wanted = [entry.parameters for entry in conditions(["T=1", "T=0.8"])]
-    source = rounds(PROMPTS, wanted, 5)
-    return [asked for _ in range(count) for asked in next(source)[1]]
+def planned(count: int, *names: str) -> list[Asked]:
+    """Return the requests of the first rounds."""
+    source = rounds(PROMPTS, [entry.parameters for entry in conditions(names)], 5)
+    return [asked for _ in range(count) for asked in next(source)]
 
 
 def test_requests_are_planned() -> None:
-    """No number comes twice, conditions take turns, one prompt in four comes twice at once."""
-    asked = planned(4)
-    first = asked[:15]
+    """No number comes twice, every round has all conditions, one prompt in four comes twice."""
+    asked = planned(2, "T=1", "T=0.8")
+    first = asked[:20]
 
-    assert [entry.request for entry in asked] == list(range(60))
-    assert [entry.parameters.temperature for entry in asked[::15]] == [1.0, 0.8, 1.0, 0.8]
+    assert [entry.request for entry in asked] == list(range(40))
+    assert [entry.condition for entry in first] == [0] * 10 + [1] * 10
+    assert {entry.parameters.temperature for entry in first[10:]} == {0.8}
     assert [entry.prompt_id for entry in first[:6]] == ["p0", "p1", "p2", "p3", "p3", "p4"]
     assert {entry.max_tokens for entry in first} == set(OUTPUT_TOKENS)
 
 
+@pytest.mark.parametrize(("names", "each"), [(DEFAULT[:1], 15), (DEFAULT[:2], 10), (DEFAULT, 5)])
+def test_rounds_hold_whole_groups_of_every_condition(names: tuple[str, ...], each: int) -> None:
+    """Few conditions get more requests each, so that a round keeps eight streams busy."""
+    assert len(planned(1, *names)) == each * len(names)
+
+
 def test_seeds_are_apart_and_meet_every_length() -> None:
     """No two requests share a seed, and seeded ones come in all lengths."""
-    seeded = [entry for entry in planned(8) if entry.seed is not None]
+    seeded = [entry for entry in planned(6, "T=1", "T=0.8") if entry.seed is not None]
 
     assert len(seeded) == 120 / SEEDED_EVERY
     assert len({entry.seed for entry in seeded}) == len(seeded)
@@ -123,6 +129,7 @@ def test_curl_repeats_the_request(engine: str) -> None:
     server = Server(Endpoint("http://host:1", "m", api_key_env="MY_KEY"), engine)
     asked = Asked(
         request=3,
+        condition=0,
         prompt_id="p",
         prompt=(11, 12),
         parameters=condition("T=0.8,top_k=4").parameters,

@@ -13,7 +13,7 @@ from draftgate.checks.distribution import Arms, Gathered, Progress, gather
 from draftgate.checks.example import Witness, worst_example
 from draftgate.checks.judge import judge
 from draftgate.checks.kept import CHECKED, PLAIN, read_scores, write_check
-from draftgate.checks.outcome import CheckOutcome
+from draftgate.checks.outcome import CheckOutcome, Why
 from draftgate.clock import ManualClock
 from draftgate.laws.answer import Answer
 from draftgate.stats.eprocess import evidence
@@ -52,11 +52,11 @@ def test_fault_is_caught(fault: str) -> None:
     assert found.findings.checked[0].peak_log_e >= -math.log(1e-4)
 
 
-def test_conditions_take_turns_and_share_alpha() -> None:
-    """Each condition gets rounds in turn, and its e-process has its part of alpha."""
-    found = taken(model_ask(), None, "1400", "T=1", "T=0.8")
+def test_conditions_go_on_together_and_share_alpha() -> None:
+    """Every round has tokens of each condition, and its e-process has its part of alpha."""
+    found = taken(model_ask(), None, "900", "T=1", "T=0.8")
 
-    assert [entry.tokens for entry in found.findings.checked] == [705, 705]
+    assert [entry.tokens for entry in found.findings.checked] == [446, 470]
     assert {entry.alpha for entry in found.findings.checked} == {5e-5}
 
 
@@ -108,14 +108,30 @@ def test_failures_are_counted_and_no_evidence() -> None:
 
 
 def test_progress_tells_size_and_evidence() -> None:
-    """The size that would be found falls with tokens; at first there is none for all conditions."""
+    """The size that would be found falls with tokens, and the bound is that of one condition."""
     told: list[Progress] = []
     arms = Arms(checked=model_ask(), plain=None, reference=ScriptedReference())
     gather(plan("2800", "T=1", "T=0.8"), arms, PROMPTS, ManualClock(), told.append)
 
-    assert math.isinf(told[0].detectable_kl)
-    assert told[1].detectable_kl > told[3].detectable_kl
+    sizes = [at.detectable_kl for at in told]
+    assert len(sizes) > 2
+    assert sizes == sorted(sizes, reverse=True)
     assert told[0].bound == pytest.approx(-math.log(5e-5))
+
+
+def test_condition_without_answers_is_seen() -> None:
+    """A condition whose requests all fail keeps the check from passing."""
+    ask = model_ask()
+
+    def half(requests: Sequence[Asked]) -> Round:
+        return ask([entry for entry in requests if entry.condition == 0])
+
+    found = taken(half, None, "2000", "T=1", "T=0.8")
+    judged = judge(found.findings, float32=True)
+
+    assert math.isinf(found.findings.detectable_kl)
+    assert judged.why is Why.TOO_FEW_TOKENS
+    assert "T=0.8" in judged.reasons[0]
 
 
 def test_worst_example_points_at_the_planted_token() -> None:
