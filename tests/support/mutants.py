@@ -4,11 +4,13 @@ Sets up what `tests/planted/mutants` needs: the arm with the plugin on its path,
 file that switches mutants, and a draft that is often wrong and too sure of itself.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from draftgate import targets
+from draftgate.laws.forward import ForwardReference
 from draftgate.specs import Arm, SpeculativeConfig
 from tests.planted.mutants.draftgate_mutants import FILE
 
@@ -24,6 +26,9 @@ sharpened draft proposes at 0.1, 53 % at 0.15 and 77 % at 0.2.
 SHARPENED = 2.0
 """Factor on the bad draft's final norm, and so on its logits."""
 
+COMMON_TOKENS = (28, 30, 198, 253, 260, 284)
+"""Ids of frequent tokens of SmolLM2, to stop at: comma, full stop, line end, and three words."""
+
 K = 4
 """Draft tokens a step, as in issue 5."""
 
@@ -37,8 +42,8 @@ def bad_draft(target: str, say: Callable[[str], None]) -> Path:
     source = Path(targets.resolve_target(target, log=say))
     weak = targets.weakened_copy(source, noise_ratio=NOISE_RATIO, seed=1, log=say)
     job = targets._Job(
-        targets.cache_root() / "weakened",
-        f"{weak.name}-sharpened",
+        targets.cache_root() / "sharpened",
+        weak.name,
         f"over-confident copy of {weak.name}",
         {"source": weak.name, "factor": SHARPENED},
         sum(path.stat().st_size for path in weak.glob("*.safetensors")),
@@ -62,11 +67,19 @@ def mutable(arm: Arm, control: Path, drafts: str, say: Callable[[str], None]) ->
         options=(("draft_sample_method", drafts),),
     )
     env = {**dict(arm.engine.env), "PYTHONPATH": str(FOLDER), FILE: str(control)}
+    args = (*arm.engine.args, "--per-request-spec-decode-metrics", "detailed")
     plant(control, "none")
     return Arm(
         f"mutable-{drafts}",
-        replace(arm.engine, speculative=speculative, env=tuple(sorted(env.items()))),
+        replace(arm.engine, speculative=speculative, env=tuple(sorted(env.items())), args=args),
     )
+
+
+def with_greedy_drafts(sampled: ForwardReference) -> ForwardReference:
+    """Return the reference for greedy drafts, on the same models in memory."""
+    greedy = copy.copy(sampled)
+    greedy.drafts_sampled = False
+    return greedy
 
 
 def plant(control: Path, mutant: str, *, greedy_drafts: bool = False) -> None:
