@@ -9,30 +9,59 @@ a quantile used twice). Under the stated law each ratio has mean one, so product
 over tokens are martingales (Ville 1939; Ramdas et al. 2023).
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from draftgate.stats.scores import POWERS, Scores
 
 Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.integer[Any]]
 Bools = NDArray[np.bool_]
 
 RARE = 1e-3
 """A token of less probability counts as a surprise that a fault may repeat."""
 
+ACCEPTANCE = (
+    (1.0, -2.5),
+    (1.0, -1.0),
+    (1.0, -0.4),
+    (1.0, 0.4),
+    (1.0, 1.0),
+    (1.0, 2.5),
+    (2.0, -2.5),
+    (2.0, 0.0),
+    (2.0, 1.0),
+)
+"""Slopes and shifts of the odds of acceptance: tilts both ways, and sharper decisions."""
+
+CELLS = (
+    (2.5, -3.0),
+    (-1.5, -3.0),
+    (-3.0, -3.0),
+    (-2.0, 2.0),
+    (2.5, 0.0),
+    (0.0, -3.0),
+    (0.0, 2.0),
+    (-2.0, 0.0),
+)
+"""Tilts of favoured and of other proposals: both ways, and against each other."""
+
 FAMILIES = {
-    "temperature": 0.2,
-    "greedy": 0.15,
-    "garbage": 0.1,
+    "temperature": 0.15,
+    "greedy": 0.08,
+    "garbage": 0.05,
     "special": 0.05,
-    "unfiltered": 0.1,
-    "neighbour row": 0.1,
-    "draft": 0.2,
+    "unfiltered": 0.08,
+    "neighbour row": 0.08,
+    "draft": 0.12,
+    "acceptance": 0.14,
+    "cells": 0.1,
+    "rest": 0.05,
     "copy": 0.05,
     "repeat": 0.025,
     "quantile": 0.025,
@@ -71,10 +100,11 @@ class Scope:
 
 
 SCOPES = (
-    Scope("everywhere", 0.5, lambda s: np.ones(len(s), dtype=bool)),
-    Scope("first place of the chain", 0.1, lambda s: (s.position == 0) & ~s.bonus),
-    Scope("later places of the chain", 0.2, lambda s: (s.position > 0) & ~s.bonus),
-    Scope("bonus token", 0.2, lambda s: np.asarray(s.bonus)),
+    Scope("everywhere", 0.4, lambda s: np.ones(len(s), dtype=bool)),
+    Scope("verified places", 0.25, lambda s: (s.position >= 0) & ~s.bonus),
+    Scope("first place of the chain", 0.05, lambda s: (s.position == 0) & ~s.bonus),
+    Scope("later places of the chain", 0.15, lambda s: (s.position > 0) & ~s.bonus),
+    Scope("bonus token", 0.15, lambda s: np.asarray(s.bonus)),
 )
 
 
@@ -105,6 +135,77 @@ def tilted_to_draft(odds: float) -> Callable[[Scores], Floats]:
         return hit - np.log1p(np.expm1(odds) * weight)
 
     return ratio
+
+
+def _accepted(s: Scores) -> Floats:
+    """Return min(1, q / p) of each token: the share of its probability that comes by acceptance."""
+    with np.errstate(invalid="ignore"):
+        return np.exp(np.minimum(s.draft_law - s.logp, 0.0))
+
+
+def accepted_with_odds(slope: float, shift: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which drafts are accepted with other odds.
+
+    The right law is A min(p, q) / A + (1 - A) (p - q)+ / (1 - A) with A, the chance that
+    a draft is accepted, the sum of min(p, q). Here logit A' = slope logit A + shift takes
+    the place of A, so the mean of c A' / A + (1 - c)(1 - A') / (1 - A), with c = min(1, q / p),
+    is A' + 1 - A' = 1. A slope above 1 decides more sharply than the coin does.
+    """
+
+    def ratio(s: Scores) -> Floats:
+        share = np.exp(s.overlap)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = slope * (s.overlap - np.log1p(-share)) + shift
+            other = expit(odds)
+            gain = np.where(share > 0, other / share, 1.0)
+            loss = np.where(share < 1, (1.0 - other) / (1.0 - share), 1.0)
+            taken = _accepted(s)
+            return np.log(taken * gain + (1.0 - taken) * loss)
+
+    return ratio
+
+
+def rest_to_top(share: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law whose recovered tokens are the likeliest ones more often.
+
+    The rest (p - q)+ / (1 - A) is mixed with its most likely token t; the mean of
+    c + (1 - c)(1 - share) + [x = t] share (1 - A) / p is A + (1 - A)(1 - share) + share (1 - A).
+    """
+
+    def ratio(s: Scores) -> Floats:
+        taken = _accepted(s)
+        with np.errstate(over="ignore"):
+            most = s.rest_top * share * -np.expm1(s.overlap) * np.exp(-s.logp)
+        with np.errstate(divide="ignore"):
+            return np.log(taken + (1.0 - taken) * (1.0 - share) + most)
+
+    return ratio
+
+
+def tilted_cells(leading: float, others: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law with other weights of what the draft proposes too often.
+
+    These are the tokens with q > p. The weight of the most likely token is multiplied by
+    exp(leading) if it is one of them, that of the others by exp(others), and the whole is
+    normalised by the probabilities of these cells, which are known before the draw.
+    """
+
+    def ratio(s: Scores) -> Floats:
+        over = np.exp(s.over)
+        top = np.where(s.top_over, np.minimum(np.exp(s.top), over), 0.0)
+        total = 1.0 + top * np.expm1(leading) + (over - top) * np.expm1(others)
+        with np.errstate(invalid="ignore"):
+            inside = s.draft_law > s.logp
+        said = np.where(inside, np.where(s.is_top, leading, others), 0.0)
+        return np.where(np.isnan(s.draft_law), np.nan, said - np.log(total))
+
+    return ratio
+
+
+def heated(share: float, index: int) -> Callable[[Scores], Floats]:
+    """Return the ratio of a mixture with the law raised to POWERS[index]."""
+    bent = powered(index)
+    return lambda s: mixed(share, bent(s) + s.logp, s.logp)
 
 
 def point(share: float, where: Callable[[Scores], tuple[Bools, Bools]]) -> Callable[..., Floats]:
@@ -148,19 +249,25 @@ def repeated_surprise(share: float) -> Callable[[Scores], Floats]:
     """Return the ratio of a mixture with the surprising tokens seen so far, by their counts."""
 
     def ratio(s: Scores) -> Floats:
-        seen: defaultdict[int, int] = defaultdict(int)
-        total = 0
-        law = np.full(len(s), np.nan)
         rare = s.logp < np.log(RARE)
-        for row, token in enumerate(s.token.tolist()):
-            if total:
-                law[row] = np.log(seen[token] / total) if seen[token] else -np.inf
-            if rare[row]:
-                seen[token] += 1
-                total += 1
-        return mixed(share, law, s.logp)
+        before = np.cumsum(rare) - rare
+        with np.errstate(divide="ignore", invalid="ignore"):
+            law = np.log(_earlier(s.token, rare) / before)
+        return np.where(before > 0, mixed(share, law, s.logp), 0.0)
 
     return ratio
+
+
+def _earlier(token: Ints, counted: Bools) -> Ints:
+    """Return how many counted rows before each row hold its token."""
+    order = np.argsort(token, kind="stable")
+    counts = counted[order].astype(int)
+    upto = np.cumsum(counts) - counts
+    begins = np.flatnonzero(np.diff(token[order], prepend=-2))
+    sizes = np.diff(begins, append=len(token))
+    found = np.empty(len(token), dtype=int)
+    found[order] = upto - np.repeat(upto[begins], sizes)
+    return found
 
 
 def directions(vocabulary: int, special: int) -> tuple[Direction, ...]:
@@ -178,7 +285,13 @@ def directions(vocabulary: int, special: int) -> tuple[Direction, ...]:
             f"got a vocabulary of {vocabulary} with {special} special tokens; expected "
             "at least 2 tokens and no more special ones than that"
         )
-    return (*_of_the_law(), *_garbage(vocabulary, special), *_of_the_draft(), *_of_others())
+    return (
+        *_of_the_law(),
+        *_garbage(vocabulary, special),
+        *_of_the_draft(),
+        *_of_acceptance(),
+        *_of_others(),
+    )
 
 
 def _of_the_law() -> list[Direction]:
@@ -187,6 +300,10 @@ def _of_the_law() -> list[Direction]:
         *(
             Direction("temperature", f"power {power:g} of the law", powered(index))
             for index, power in enumerate(POWERS)
+        ),
+        *(
+            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0))
+            for s in (0.03, 0.2)
         ),
         *(Direction("greedy", f"{s:.0%} most likely", point(s, tops)) for s in (0.05, 0.3, 0.9)),
         *(
@@ -228,6 +345,31 @@ def _of_the_draft() -> list[Direction]:
         *(
             Direction("draft", f"{s:.0%} by the draft's law", column(s, "draft_law"))
             for s in (0.05, 0.3, 0.9)
+        ),
+    ]
+
+
+def _of_acceptance() -> list[Direction]:
+    return [
+        *(
+            Direction(
+                "acceptance",
+                f"drafts accepted with {np.exp(shift):.2g} x odds^{slope:g}",
+                accepted_with_odds(slope, shift),
+            )
+            for slope, shift in ACCEPTANCE
+        ),
+        *(
+            Direction(
+                "cells",
+                f"favourite drafts x {np.exp(leading):.2g}, other drafts x {np.exp(others):.2g}",
+                tilted_cells(leading, others),
+            )
+            for leading, others in CELLS
+        ),
+        *(
+            Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s))
+            for s in (0.3, 0.8)
         ),
     ]
 

@@ -1,0 +1,193 @@
+"""Wrong rules of a verify step, as laws of what one place emits.
+
+A rule says with which mass each token is emitted as an accepted draft and as a
+recovered (or bonus) token, given that the place was reached. Faults that reach over
+several tokens (a shared coin, a reused quantile, a shared seed) are in `serial.py`.
+Faults of lengths and ends are no laws and are left to the exact checks.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.correctness.contexts import K
+from benchmarks.correctness.places import Place
+
+Floats = NDArray[np.floating[Any]]
+Masses = tuple[Floats, Floats]
+"""Accepted and recovered mass of each token; shape (V,) each, adding up to 1 together."""
+
+PADDING = 2
+"""Id of the special token that the padding fault emits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fault at one strength.
+
+    Attributes:
+        name: As in the issue's list.
+        masses: What a place emits.
+        condition: Key of `places.CONDITIONS` under which it shows.
+        kinds: Kinds of drafts that can have it.
+    """
+
+    name: str
+    masses: Callable[[Place], Masses]
+    condition: str = "plain"
+    kinds: tuple[str, ...] = ("greedy", "sampled")
+
+
+def honest(place: Place, target: Floats | None = None, draft: Floats | None = None) -> Masses:
+    """Return the standard rule's masses, with other laws in place of the right ones if given."""
+    p = place.target if target is None else target
+    if place.number == K:
+        return np.zeros_like(p), p
+    return taken(place.draft, _chance(p, place.draft if draft is None else draft), p)
+
+
+def taken(draft: Floats, chance: Floats, target: Floats) -> Masses:
+    """Return the masses if proposals are accepted by `chance`, else recovered as they should."""
+    return recovered(draft * chance, np.maximum(target - draft, 0.0), target)
+
+
+def recovered(accepted: Floats, weights: Floats, target: Floats) -> Masses:
+    """Return the masses if what is not accepted is drawn by `weights`; by the target if all are 0."""
+    total = weights.sum()
+    law = weights / total if total > 0 else target
+    return accepted, max(1.0 - accepted.sum(), 0.0) * law
+
+
+def _chance(target: Floats, draft: Floats) -> Floats:
+    return np.minimum(1.0, target / np.maximum(draft, 1e-300))
+
+
+def _verified(rule: Callable[[Place], Masses]) -> Callable[[Place], Masses]:
+    """Return a rule that is wrong where there is a draft and right for the bonus token."""
+    return lambda place: honest(place) if place.number == K else rule(place)
+
+
+def _bonus(law: Callable[[Place], Floats]) -> Callable[[Place], Masses]:
+    """Return a rule that is right but for the law of its bonus token."""
+    return lambda place: honest(place, law(place) if place.number == K else None)
+
+
+def from_target(place: Place) -> Masses:
+    """Return the masses if recovered tokens come from the target's law, not the residual."""
+    return recovered(honest(place)[0], place.target, place.target)
+
+
+def argmax_accepted(place: Place) -> Masses:
+    """Return the masses if a proposal is accepted just when it is the most likely token."""
+    chance = np.zeros_like(place.target)
+    chance[place.target.argmax()] = 1.0
+    return taken(place.draft, chance, place.target)
+
+
+def threshold(limit: float) -> Callable[[Place], Masses]:
+    """Return the rule that accepts where p > limit q, without a coin."""
+    return lambda place: taken(
+        place.draft, (place.target > limit * place.draft).astype(float), place.target
+    )
+
+
+def greedy_recovered(place: Place) -> Masses:
+    """Return the masses if the recovered token is the residual's most likely one."""
+    left = np.maximum(place.target - place.draft, 0.0)
+    best = np.zeros_like(left)
+    best[left.argmax()] = 1.0
+    return recovered(honest(place)[0], best, place.target)
+
+
+def kept(share: float) -> Callable[[Place], Masses]:
+    """Return the rule in which a share of the rejected proposals stays."""
+
+    def masses(place: Place) -> Masses:
+        chance = _chance(place.target, place.draft)
+        return taken(place.draft, chance + share * (1 - chance), place.target)
+
+    return masses
+
+
+def always(place: Place) -> Masses:
+    """Return the masses if every proposal is accepted."""
+    return taken(place.draft, np.ones_like(place.target), place.target)
+
+
+def mismatched(place: Place) -> Masses:
+    """Return the masses if the ratio has another draft law than the one that was drawn from.
+
+    Greedy drafts: the drafter's probability instead of one. Sampled drafts: its law
+    before it was sharpened.
+    """
+    said = place.model if place.draft.max() == 1.0 else place.cool
+    chance = _chance(place.target, said)
+    return recovered(place.draft * chance, np.maximum(place.target - said, 0.0), place.target)
+
+
+def padded(share: float) -> Callable[[Place], Masses]:
+    """Return the rule in which a padding token is emitted now and then."""
+
+    def masses(place: Place) -> Masses:
+        accepted, rest = (mass * (1 - share) for mass in honest(place))
+        rest = rest.copy()
+        rest[PADDING] += share
+        return accepted, rest
+
+    return masses
+
+
+def stale(share: float) -> Callable[[Place], Masses]:
+    """Return the rule in which a share of the rows is computed on a stale cache."""
+
+    def masses(place: Place) -> Masses:
+        right, wrong = honest(place), honest(place, place.stale)
+        return (
+            (1 - share) * right[0] + share * wrong[0],
+            (1 - share) * right[1] + share * wrong[1],
+        )
+
+    return masses
+
+
+def unfiltered_recovered(place: Place) -> Masses:
+    """Return the masses if recovered tokens come from the law without the filter."""
+    return recovered(honest(place)[0], np.maximum(place.bare - place.draft, 0.0), place.target)
+
+
+RULES = (
+    Rule("recovered from the target", _verified(from_target)),
+    Rule("accept if argmax", _verified(argmax_accepted)),
+    Rule("accept if p > .9 q", _verified(threshold(0.9))),
+    Rule("bonus from the draft", _bonus(lambda place: place.draft)),
+    Rule("temperature ignored in verification", _verified(lambda place: honest(place, place.hot))),
+    Rule("draft law mismatched", _verified(mismatched)),
+    Rule("row off by one", lambda place: honest(place, place.before)),
+    Rule("greedy recovered token", _verified(greedy_recovered)),
+    Rule("always accept", _verified(always)),
+    Rule("2 % of rejected kept", _verified(kept(0.02))),
+    Rule(".5 % padding", padded(0.005)),
+    Rule("5 % stale rows", stale(0.05)),
+    Rule("bonus ignores temperature", _bonus(lambda place: place.hot)),
+    Rule("top-p dropped on recovered", _verified(unfiltered_recovered), "filtered"),
+    Rule(
+        "penalties not on verified rows",
+        _verified(lambda place: honest(place, place.bare)),
+        "penalised",
+    ),
+)
+"""The issue's faults that are laws of one place."""
+
+TUNED: Mapping[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule("accept if p > .6 q", _verified(threshold(0.6))),
+        Rule("6 % of rejected kept", _verified(kept(0.06))),
+        Rule("2 % padding", padded(0.02)),
+        Rule("15 % stale rows", stale(0.15)),
+    )
+}
+"""Other strengths, used to tune the family and nowhere in the reported numbers."""
