@@ -1,12 +1,16 @@
-"""Repairs non-greedy sampling under speculation in vLLM's CPU build.
+"""Repairs non-greedy sampling under speculation in vLLM's CPU build, in two places.
 
 The CPU fall-back of `expand_kernel` (`vllm/utils/cpu_triton_utils.py`, 0.26 to
 0.33) fills a converted copy and drops it whenever the output is not int64, so
 temperature, top-k and top-p of the draft positions stay uninitialised memory
 and sampled text is garbage (vllm-project/vllm#55005). This replaces that one
-function by the Triton kernel's own rule.
+function by the Triton kernel's own rule. And top-k without top-p fails, and ends
+the server, in a step that verifies no drafts (docs/findings/0002); there is nothing
+to filter there.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from draftgate.vllm_plugins import announce, enabled
@@ -28,7 +32,23 @@ def register() -> None:
     if not hasattr(fallbacks, "_expand_kernel_impl"):
         raise AttributeError("vllm.utils.cpu_triton_utils has no _expand_kernel_impl to repair")
     fallbacks._expand_kernel_impl = expand  # noqa: SLF001 - the fault is in this private function
+    from vllm.v1.sample.ops import (  # noqa: PLC0415 - only inside a vLLM server
+        topk_topp_sampler as filters,
+    )
+
+    if hasattr(filters, "apply_top_k_only"):
+        filters.apply_top_k_only = of_no_rows(filters.apply_top_k_only)
     announce(NAME)
+
+
+def of_no_rows(filtered: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return vLLM's top-k filter with logits of no rows let through as they are."""
+
+    @functools.wraps(filtered)
+    def checked(logits: Any, k: Any) -> Any:
+        return filtered(logits, k) if len(logits) else logits
+
+    return checked
 
 
 def expand(

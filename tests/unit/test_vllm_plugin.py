@@ -78,10 +78,22 @@ def test_plugin_is_on_only_where_its_name_is_listed(
     assert enabled("cpu_sampling") is on
 
 
+FILTERS = "vllm.v1.sample.ops.topk_topp_sampler"
+FILTERS_PARENTS = ("vllm.v1", "vllm.v1.sample", "vllm.v1.sample.ops")
+
+
+def unrepaired(logits: list[int], k: int) -> list[int]:
+    """Stand for vLLM's top-k filter, which fails without rows."""
+    return logits[: k // len(logits)]
+
+
 def fallbacks(monkeypatch: pytest.MonkeyPatch, **functions: object) -> types.ModuleType:
-    """Put a stand-in for vLLM's module of CPU fall-backs in place and return it."""
-    for name in ("vllm", "vllm.utils", "vllm.utils.cpu_triton_utils"):
+    """Put stand-ins for vLLM's modules in place and return that of the CPU fall-backs."""
+    for name in ("vllm", "vllm.utils", "vllm.utils.cpu_triton_utils", FILTERS, *FILTERS_PARENTS):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    parent, _, child = FILTERS.rpartition(".")
+    monkeypatch.setattr(sys.modules[parent], child, sys.modules[FILTERS], raising=False)
+    monkeypatch.setattr(sys.modules[FILTERS], "apply_top_k_only", unrepaired, raising=False)
     module = sys.modules["vllm.utils.cpu_triton_utils"]
     monkeypatch.setattr(sys.modules["vllm.utils"], "cpu_triton_utils", module, raising=False)
     monkeypatch.setattr(sys.modules["vllm"], "utils", sys.modules["vllm.utils"], raising=False)
@@ -114,6 +126,7 @@ def test_register_repairs_and_announces_itself(
     cpu_sampling.register()
 
     assert vars(module)["_expand_kernel_impl"] is cpu_sampling.expand
+    assert vars(sys.modules[FILTERS])["apply_top_k_only"]([], 1) == []
     assert "draftgate vLLM plugin cpu_sampling is on" in capsys.readouterr().err
 
 
@@ -137,3 +150,18 @@ def test_plugin_imports_next_to_nothing() -> None:
     assert done.stdout.strip() == str(
         ["draftgate", "draftgate.vllm_plugins", "draftgate.vllm_plugins.cpu_sampling"]
     )
+
+
+def test_top_k_of_no_rows() -> None:
+    """The repaired filter lets logits without rows through and filters all others as before."""
+    asked: list[int] = []
+
+    def filtered(logits: list[int], k: int) -> list[int]:
+        asked.append(k)
+        return logits[:k]
+
+    repaired = cpu_sampling.of_no_rows(filtered)
+
+    assert repaired([], 3) == []
+    assert repaired([5, 6, 7], 2) == [5, 6]
+    assert asked == [2]
