@@ -18,13 +18,20 @@ from draftgate.checks.example import Witness, worst_example
 from draftgate.checks.judge import judge
 from draftgate.checks.outcome import CheckResult, ConditionEvidence, Subject, WorstExample
 from draftgate.checks.rule import RuleEvidence
-from draftgate.checks.sources import Source, drafter_of, model_source, server_source
+from draftgate.checks.sources import (
+    ServerSetting,
+    Source,
+    drafter_of,
+    model_source,
+    server_source,
+)
 from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import load_prompts
 from draftgate.engines.running import launch
 from draftgate.errors import SpecError
 from draftgate.laws.answer import Answer
+from draftgate.laws.proposals import Drafter
 from draftgate.load.requests import Endpoint
 from draftgate.specs import Arm, EngineSpec, UrlLaunch
 
@@ -174,17 +181,47 @@ def _source(
 ) -> Source:
     drafter = drafter_of(setup.draft, setup.k)
     if isinstance(setup.reference, str):
+        model = setup.draft if drafter is None else None
         return model_source(
-            setup.reference,
-            setup.engine,
-            draft=setup.draft if drafter is None else None,
-            drafter=drafter,
-            numerics=setup.dtype,
+            setup.reference, setup.engine, draft=model, drafter=drafter, dtype=setup.dtype
         )
-    if setup.draft is not None:
+    _check_server_reference(setup, drafter)
+    reader = _reader(setup.reference, setup.plain, (checked, plain), tell)
+    setting = ServerSetting(
+        vocabulary=setup.vocabulary,
+        dtype=setup.dtype,
+        drafter=drafter,
+        itself=checked.endpoint.base_url if setup.reference is None else None,
+    )
+    return server_source(reader.post, reader.endpoint.model, setting)
+
+
+def _reader(
+    reference: Address | None,
+    named_plain: Address | None,
+    known: tuple[Connection, Connection | None],
+    tell: Callable[[str], None],
+) -> Connection:
+    """Return the server that reads answers: the checked one, the A/A arm or a third one."""
+    checked, plain = known
+    if reference is None:
+        return checked
+    if named_plain is None:
+        assert plain is not None, "a server as reference is the A/A arm where none is named"
+        return plain
+    return connect("reference", reference, tell)
+
+
+def _check_server_reference(setup: CheckSetup, drafter: Drafter | None) -> None:
+    """Refuse what only a model as reference can do.
+
+    Raises:
+        SpecError: If there is a draft model, or an engine that does not read given tokens.
+    """
+    if setup.draft is not None and drafter is None:
         raise SpecError(
-            f"--draft {setup.draft}: got it with a server as reference, expected a model, whose "
-            "laws are whole. Give --reference MODEL, or leave --draft out."
+            f"--draft {setup.draft}: got a draft model with a server as reference, expected "
+            "--reference MODEL beside it: both run here. Give one, or leave --draft out."
         )
     if setup.engine != "vllm":
         raise SpecError(
@@ -192,14 +229,6 @@ def _source(
             "API reads given tokens (prompt_logprobs). Give --reference MODEL, and --plain URL "
             "for the A/A arm."
         )
-    if setup.reference is None:
-        url = checked.endpoint.base_url
-        return server_source(
-            checked.post, checked.endpoint.model, vocabulary=setup.vocabulary, itself=url
-        )
-    other = plain if setup.plain is None else connect("reference", setup.reference, tell)
-    assert other is not None, "a server as reference is the A/A arm where none is named"
-    return server_source(other.post, other.endpoint.model, vocabulary=setup.vocabulary, itself=None)
 
 
 def _spelling(setup: CheckSetup, checked: Connection, source: Source) -> Spelling:

@@ -108,7 +108,7 @@ def drafter_of(text: str | None, k: int | None) -> Drafter | None:
 
 
 def model_source(
-    name: str, engine: str, *, draft: str | None, drafter: Drafter | None, numerics: str
+    name: str, engine: str, *, draft: str | None, drafter: Drafter | None, dtype: str
 ) -> Source:
     """Return a reference that runs in this process.
 
@@ -117,15 +117,13 @@ def model_source(
         engine: Whose order of sampling steps applies.
         draft: Known name or folder of the draft model; None for none.
         drafter: A drafter that looks at ids alone; None for none.
-        numerics: Dtype of the checked server, which softens the edges of filters.
+        dtype: What the checked server computes in, which softens the edges of filters.
 
     Raises:
         SpecError: If a model is not here, or what runs it is not installed.
     """
-    from draftgate.laws.forward import (  # noqa: PLC0415 - heavy
-        ForwardReference,
-        special_token_ids,
-    )
+    from draftgate.laws.forward import ForwardReference  # noqa: PLC0415 - not always needed
+    from draftgate.laws.model import special_token_ids  # noqa: PLC0415 - likewise
 
     folder = model_folder(name)
     special = special_token_ids(folder)
@@ -135,7 +133,7 @@ def model_source(
         draft=None if draft is None else model_folder(draft),
         special_ids=special,
         drafter=drafter,
-        numerics="float32" if numerics == "float32" else "bfloat16",
+        numerics=_numerics(dtype),
     )
     return Source(
         reference=reference,
@@ -148,21 +146,39 @@ def model_source(
     )
 
 
-def server_source(post: Post, model: str, *, vocabulary: int | None, itself: str | None) -> Source:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSetting:
+    """What a reference has to know of a server that it asks.
+
+    Attributes:
+        vocabulary: Number of tokens; None if it is not known.
+        dtype: What it computes in.
+        drafter: A drafter that looks at ids alone; None for none.
+        itself: Address of the server if it is the checked one; None if it is another.
+    """
+
+    vocabulary: int | None
+    dtype: str
+    drafter: Drafter | None
+    itself: str | None
+
+
+def server_source(post: Post, model: str, setting: ServerSetting) -> Source:
     """Return a reference that asks a server to read the answers (vLLM's `prompt_logprobs`).
 
     Args:
         post: Posts JSON to that server.
         model: Name by which it serves the target.
-        vocabulary: Number of tokens; None if it is not known.
-        itself: Address of the server if it is the checked one; None if it is another.
+        setting: What is known of it.
     """
     from draftgate.laws.teacher import TeacherReference  # noqa: PLC0415 - not always needed
 
-    size = vocabulary or LARGEST_VOCABULARY
-    reference: Reference = TeacherReference(post, model, TOP_N, size)
-    if itself is not None:
-        name = f"the checked server itself, which read its answers again ({itself})"
+    size = setting.vocabulary or LARGEST_VOCABULARY
+    reference: Reference = TeacherReference(
+        post, model, TOP_N, size, numerics=_numerics(setting.dtype), drafter=setting.drafter
+    )
+    if setting.itself is not None:
+        name = f"the checked server itself, which read its answers again ({setting.itself})"
         reference = SelfReference(reference, name, (*reference.blind_to, SHARED))
     return Source(
         reference=reference,
@@ -171,6 +187,11 @@ def server_source(post: Post, model: str, *, vocabulary: int | None, itself: str
         special=0,
         folder=None,
     )
+
+
+def _numerics(dtype: str) -> str:
+    """Return a dtype's name as the laws know it; float16 has the softer edges of bfloat16."""
+    return "float32" if dtype == "float32" else "bfloat16"
 
 
 def model_folder(name: str) -> Path:
