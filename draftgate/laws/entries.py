@@ -4,7 +4,7 @@ What a law's bounds leave unknown is NaN, and directions that need it say nothin
 servers; `teacher` and `own` fetch the entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -67,6 +67,24 @@ class EntryScorer:
         return joined(parts)
 
 
+def entry_of(token: int, logprobs: Mapping[int, float], top_n: int) -> LogprobEntry:
+    """Return the entry of a place from what a server sends: the n likeliest and the token itself.
+
+    Args:
+        token: The token that stands there.
+        logprobs: Of the n most likely tokens, and of the token if it is none of them.
+        top_n: How many were asked for, >= 0.
+
+    Raises:
+        KeyError: If the token's own is missing.
+    """
+    others = {t: v for t, v in logprobs.items() if t != token}
+    # One more than asked for: the token itself is not among the likeliest.
+    listed = logprobs if len(logprobs) <= top_n else others
+    ranked = sorted(listed.items(), key=lambda pair: -pair[1])
+    return LogprobEntry(token, logprobs[token], tuple(ranked))
+
+
 def refuse_unbounded(answers: Sequence[Answer]) -> None:
     """Refuse parameters whose law cannot be had from a few log-probabilities.
 
@@ -120,17 +138,23 @@ def _about_draft(
     """Return the columns about proposals that are one token for sure; -1 is none.
 
     A draft's probability has to be exact: towards the draft an upper bound is on the safe
-    side, away from it a lower one.
+    side, away from it a lower one. What is left without it has no known place among the ids.
     """
     rows = list(zip(answer.token_ids[1:], laws[1:], draft, strict=True))
+    own = np.array(
+        [law.highest(d) if law.exact and law.listed(d) else np.nan for _, law, d in rows]
+    )
+    sure = own >= 0  # as sure as the draft: then nothing is proposed too often
     return {
         "draft": draft,
-        "draft_logp": [
-            law.highest(d) if law.exact and law.listed(d) else np.nan for _, law, d in rows
-        ],
+        "draft_logp": own,
         "draft_law": [
             np.nan if d < 0 else (0.0 if d == token else -np.inf) for token, _, d in rows
         ],
+        "overlap": own,
+        "over": np.where(sure, -np.inf, own),
+        "top_over": [law.is_top(d) for _, law, d in rows] & ~sure,
+        "rest_top": [law.is_top_without(token, d) for token, law, d in rows] & ~sure,
     }
 
 

@@ -1,13 +1,10 @@
 """The reference law by a forward pass in this process, over the whole vocabulary.
 
-Reads a model folder with transformers, runs each answer through it once (teacher forcing)
-and applies what the request asked for by our own code (`orders`). Meant for small targets
-and float32. Knows no servers.
+Runs each answer through the target once (teacher forcing) and applies what the request asked
+for by our own code (`orders`). Meant for small targets and float32. Knows no servers.
 """
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,78 +14,46 @@ from numpy.typing import NDArray
 
 from draftgate.errors import MeasurementError, SpecError
 from draftgate.laws.answer import Answer
+from draftgate.laws.model import Logits, Model, rows_of, special_token_ids
 from draftgate.laws.orders import ORDERS, law, stated
-from draftgate.laws.processors import log_softmax
+from draftgate.laws.processors import Mask, log_softmax
 from draftgate.laws.proposals import Drafter, proposals_of
 from draftgate.laws.reference import FIRST_TOKENS, refuse_greedy
 from draftgate.laws.rows import known_columns, places_of, siblings_of, steps_of
-from draftgate.stats.scores import Scores, joined, score_many
+from draftgate.laws.structure import Masks
+from draftgate.stats.draft_columns import certain_columns, sampled_columns
+from draftgate.stats.scores import Scores, blank, joined, score_many
+
+__all__ = ["ForwardReference", "special_token_ids"]
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
-Logits = NDArray[np.float32]
 
-BATCH_POSITIONS = 1024
-"""Positions in one forward pass, padding included: with a vocabulary of 49,152 their logits
-take 200 MB in float32."""
+_rows_of = rows_of  # tests/support/mutant_evidence.py takes it from here
 
 BLOCK_ROWS = 32
-"""Laws held at once: 13 MB in float64 with that vocabulary."""
+"""Laws held at once: 13 MB in float64 with a vocabulary of 49,152."""
 
 
-class Model:
-    """A causal language model in memory.
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One answer with all that is known of it before its laws.
 
-    Args:
-        folder: Folder with configuration and weights, as transformers reads them.
-        dtype: Of weights and activations; torch's name of it.
-
-    Raises:
-        SpecError: If transformers or the folder is missing.
+    Attributes:
+        answer: The answer.
+        logits: Of the target for each of its tokens; shape (n, V).
+        proposals: Per token the draft that was certain; -1 for none. None if not known.
+        draft_logits: Of the draft model where drafts were drawn from its law; shape (n, V).
+        masks: Of structured output before each token; () without it.
+        known: Columns of `Scores` without the first token's row.
     """
 
-    def __init__(self, folder: Path, dtype: str) -> None:
-        if not (folder / "config.json").is_file():
-            raise SpecError(
-                f"reference model {folder}: got no config.json there, expected a model folder. "
-                "Give the folder that the server's target was loaded from."
-            )
-        try:
-            import torch  # noqa: PLC0415 - optional, and seconds to import
-            from transformers import AutoModelForCausalLM  # noqa: PLC0415 - optional
-        except ImportError as error:
-            raise SpecError(
-                f"reference model {folder}: a forward pass in this process needs {error.name}, "
-                "not installed. Install draftgate[cpu], or give the URL of a server without "
-                "speculation as the reference."
-            ) from error
-        self._torch = torch
-        with _without_progress_bars():
-            self._model = AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=getattr(torch, dtype)
-            ).eval()
-        self.vocabulary: int = self._model.get_output_embeddings().weight.shape[0]
-
-    def logits(self, texts: Sequence[Sequence[int]], start: int) -> Logits:
-        """Return the logits after each position from `start` on.
-
-        Args:
-            texts: Token ids, all longer than `start`.
-            start: First position that is wanted, >= 0.
-
-        Returns:
-            Shape (len(texts), longest - start, V); what stands past a text's end means nothing.
-        """
-        torch = self._torch
-        longest = max(len(text) for text in texts)
-        # Padding stands on the right, where a causal model does not look.
-        ids = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
-        with torch.inference_mode():
-            out = self._model(
-                input_ids=ids, use_cache=False, logits_to_keep=torch.arange(start, longest)
-            )
-            found: Logits = out.logits.float().numpy()
-        return found
+    answer: Answer
+    logits: Logits
+    proposals: Ints | None
+    draft_logits: Logits | None
+    masks: tuple[Mask, ...]
+    known: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -130,6 +95,11 @@ class ForwardReference:
         )
         self._target = Model(self.folder, self.dtype)
         self._draft = Model(self.draft, self.dtype) if self.draft else None
+        if self._draft and self._draft.vocabulary != self.vocabulary:
+            raise SpecError(
+                f"reference: got a draft model with {self._draft.vocabulary} tokens for a target "
+                f"with {self.vocabulary}, expected the same vocabulary. Leave the draft model out."
+            )
 
     @property
     def vocabulary(self) -> int:
@@ -143,7 +113,7 @@ class ForwardReference:
             MeasurementError: If the answer is empty or holds ids outside the vocabulary.
         """
         _check([answer], self.vocabulary)
-        ((_, rows),) = _rows_of(self._target, [answer])
+        ((_, rows),) = rows_of(self._target, [answer])
         return rows
 
     def score(self, answers: Sequence[Answer], k: int | None) -> Scores:
@@ -151,105 +121,104 @@ class ForwardReference:
 
         With a draft model the columns about the draft are filled in every place. Behind a
         whole chain nothing was proposed; there they hold what that model would have proposed.
+        After a token that breaks a structured output no law is defined, so its row is the
+        last one of its answer.
 
         Raises:
-            MeasurementError: If an answer holds no second token or ids outside the vocabulary.
+            MeasurementError: If an answer is empty or holds ids outside the vocabulary, or
+                its first token breaks its structure.
             SpecError: If an answer is greedy.
         """
         _check(answers, self.vocabulary)
         refuse_greedy(answers)
         siblings = siblings_of(answers)
-        drafts = _rows_of(self._draft, answers) if self._draft else None
+        drafts = rows_of(self._draft, answers) if self._draft else None
         found: dict[int, Scores] = {}
-        for index, rows in _rows_of(self._target, answers):
-            answer = answers[index]
-            steps, draft = steps_of(answer, k), None
-            if self.drafter:
-                proposals = proposals_of(answer, k, self.drafter)
-                steps, draft = proposals.steps, proposals.draft
-            known = known_columns(
-                answer, places_of(answer, steps), siblings[index], self.special_ids
-            )
-            if draft is not None:
-                known |= _one_hot(answer, draft)
-            if drafts is not None:
-                known |= self._by_draft_model(answer, next(drafts)[1])
-            if len(answer.token_ids) > 1:
-                found[index] = self._score_rows(answer, rows, known)
-        return joined([found[index] for index in sorted(found)])
+        for index, logits in rows_of(self._target, answers):
+            by_draft = next(drafts)[1] if drafts else None
+            text = self._text(answers[index], logits, by_draft, k, siblings[index])
+            found[index] = self._score(text)
+        return joined([found[index] for index in range(len(answers))])
 
-    def _by_draft_model(self, answer: Answer, rows: Logits) -> dict[str, Any]:
-        """Return the columns about the draft from the draft model's logits."""
-        if not self.drafts_sampled:
-            return _one_hot(answer, rows[1:].argmax(axis=1))
+    def _text(
+        self, answer: Answer, logits: Logits, by_draft: Logits | None, k: int | None, sibling: Ints
+    ) -> _Text:
+        """Return what is known of an answer; `by_draft` are the draft model's logits."""
+        steps, proposals = steps_of(answer, k), None
+        if self.drafter:
+            proposed = proposals_of(answer, k, self.drafter)
+            steps, proposals = proposed.steps, np.concatenate([[-1], proposed.draft])
+        elif by_draft is not None and not self.drafts_sampled:
+            proposals = by_draft.argmax(axis=1)
+        return _Text(
+            answer=answer,
+            logits=logits,
+            proposals=proposals,
+            draft_logits=by_draft if self.drafts_sampled else None,
+            masks=self._masks(answer),
+            known=known_columns(answer, places_of(answer, steps), sibling, self.special_ids),
+        )
+
+    def _score(self, text: _Text) -> Scores:
+        """Return the rows of one answer, a block of laws at a time."""
+        n = len(text.answer.token_ids)
+        n = min(n, len(text.masks)) if text.masks else n
+        blocks = [(begin, min(begin + BLOCK_ROWS, n)) for begin in range(1, n, BLOCK_ROWS)]
+        return joined([blank(0), *(self._block(text, begin, end) for begin, end in blocks)])
+
+    def _block(self, text: _Text, begin: int, end: int) -> Scores:
+        """Return the rows of the tokens in [begin, end)."""
+        # One more in front: the law of the row before the block's first.
+        laws, loose = self._laws(text, begin - 1, end)
+        ids = np.array(text.answer.token_ids[begin:end])
+        every = np.arange(len(ids))
+        columns = {name: column[begin - 1 : end - 1] for name, column in text.known.items()}
+        columns |= {"before": laws[every, ids], "unfiltered": loose[every + 1, ids]}
+        if text.proposals is not None:
+            columns |= certain_columns(laws[1:], text.proposals[begin:end], ids)
+        if text.draft_logits is not None:
+            rows = text.draft_logits[begin:end].astype(float)
+            columns |= sampled_columns(laws[1:], self._draft_laws(text.answer, rows), ids)
+        return score_many(laws[1:], ids, **columns)
+
+    def _draft_laws(self, answer: Answer, rows: Floats) -> Floats:
+        """Return the laws that drafts are drawn from: temperature alone applies to them."""
         temperature = max(answer.parameters.temperature, ORDERS[self.engine].least_temperature)
-        tokens = answer.token_ids[1:]
-        laws = (log_softmax(row / temperature) for row in rows[1:].astype(float))
-        own = [law[token] for law, token in zip(laws, tokens, strict=True)]
-        return {"draft": rows[1:].argmax(axis=1), "draft_law": np.array(own)}
+        return np.stack([log_softmax(row / temperature) for row in rows])
 
-    def _score_rows(self, answer: Answer, rows: Logits, known: dict[str, Any]) -> Scores:
-        """Return the rows of one answer from its logits, a block of laws at a time."""
-        parts = []
-        for begin in range(1, len(rows), BLOCK_ROWS):
-            end = min(begin + BLOCK_ROWS, len(rows))
-            # One more in front: the law of the row before the block's first.
-            laws, loose = self._laws(answer, rows, begin - 1, end)
-            ids = np.array(answer.token_ids[begin:end])
-            every = np.arange(len(ids))
-            columns = {name: column[begin - 1 : end - 1] for name, column in known.items()}
-            columns |= {"before": laws[every, ids], "unfiltered": loose[every + 1, ids]}
-            parts.append(score_many(laws[1:], ids, **columns))
-        return joined(parts)
-
-    def _laws(self, answer: Answer, rows: Logits, begin: int, end: int) -> tuple[Floats, Floats]:
+    def _laws(self, text: _Text, begin: int, end: int) -> tuple[Floats, Floats]:
         """Return stated and unfiltered laws of the tokens in [begin, end), nats."""
-        stated_laws = np.empty((end - begin, self.vocabulary))
-        unfiltered = np.empty_like(stated_laws) if answer.parameters.filtered else stated_laws
+        answer = text.answer
+        found = np.empty((end - begin, self.vocabulary))
+        unfiltered = np.empty_like(found) if answer.parameters.filtered else found
         for place, index in enumerate(range(begin, end)):
-            output = answer.token_ids[:index]
             given = law(
-                rows[index], answer.parameters, answer.prompt_token_ids, output, self.engine
+                text.logits[index],
+                answer.parameters,
+                answer.prompt_token_ids,
+                answer.token_ids[:index],
+                self.engine,
+                mask=text.masks[index] if text.masks else None,
             )
-            stated_laws[place] = stated(given, self.numerics)
+            found[place] = stated(given, self.numerics)
             unfiltered[place] = given.unfiltered
-        return stated_laws, unfiltered
+        return found, unfiltered
 
-
-def special_token_ids(folder: Path) -> frozenset[int]:
-    """Return the ids that a model folder's tokenizer calls special.
-
-    Raises:
-        SpecError: If the folder has no tokenizer.json.
-    """
-    path = folder / "tokenizer.json"
-    try:
-        added = json.loads(path.read_text(encoding="utf-8"))["added_tokens"]
-    except (OSError, ValueError, KeyError) as error:
-        raise SpecError(
-            f"{path}: could not read the special tokens ({type(error).__name__}: {error}). Give "
-            "a folder with a tokenizer.json, or the ids themselves."
-        ) from error
-    return frozenset(token["id"] for token in added if token["special"])
-
-
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    from transformers.utils import logging  # noqa: PLC0415 - optional, and seconds to import
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _one_hot(answer: Answer, draft: Ints) -> dict[str, Any]:
-    """Return the columns about a draft that is one token for sure; -1 is none."""
-    hit = np.where(draft == np.array(answer.token_ids[1:], dtype=int), 0.0, -np.inf)
-    return {"draft": draft, "draft_law": np.where(draft >= 0, hit, np.nan)}
+    def _masks(self, answer: Answer) -> tuple[Mask, ...]:
+        """Return the masks of an answer's structure, () without one."""
+        parameters = answer.parameters
+        if parameters.structure is None:
+            return ()
+        size, stops = self.vocabulary, parameters.stop_token_ids
+        masks = Masks(parameters.structure, self._target.tokenizer, size, stops)
+        found = masks.along(answer.token_ids)
+        if not found[0][answer.token_ids[0]]:
+            raise MeasurementError(
+                f"request {answer.request}: its first token {answer.token_ids[0]} breaks the "
+                f"structure {parameters.structure.kind!r}, so the rest has no law. That is a fault "
+                "of the server's structured output; ask without it to check sampling."
+            )
+        return found
 
 
 def _check(answers: Sequence[Answer], vocabulary: int) -> None:
@@ -268,27 +237,3 @@ def _check(answers: Sequence[Answer], vocabulary: int) -> None:
                 f"request {answer.request}: got token ids from {min(ids)} to {max(ids)}, expected "
                 f"0 to {vocabulary - 1}. Is the reference the model that the server runs?"
             )
-
-
-def _rows_of(model: Model, answers: Sequence[Answer]) -> Iterator[tuple[int, Logits]]:
-    """Yield (index of an answer, logits of its tokens), batched by length: any order, but fixed."""
-    texts = [[*a.prompt_token_ids, *a.token_ids] for a in answers]
-    begins = [len(a.prompt_token_ids) for a in answers]
-    for batch in _batches([len(text) for text in texts]):
-        # The last token's own logits are of no use.
-        start = min(begins[index] for index in batch) - 1
-        logits = model.logits([texts[index][:-1] for index in batch], start)
-        for row, index in enumerate(batch):
-            yield index, logits[row, begins[index] - 1 - start : len(texts[index]) - 1 - start]
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield indices grouped by like length, so that a group fits into `BATCH_POSITIONS`."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[index] > BATCH_POSITIONS:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

@@ -96,7 +96,7 @@ def rest_sum(seen: Floats, cap: float, others: int, power: float) -> Range:
     Source:
         Own derivation.
     """
-    if others <= 0:
+    if others <= 0 or cap == -np.inf:
         return Range(-np.inf, -np.inf)
     mass = 1 - float(np.exp(seen).sum())
     low = float(_log(max(mass - MASS_ROUNDING, 0.0)))
@@ -200,6 +200,11 @@ class PartialLaw:
     def is_top(self, token: int) -> bool:
         """Return whether a token is the most likely one; no token is if there is no list."""
         return self._rank.get(token) == 0
+
+    def is_top_without(self, token: int, other: int) -> bool:
+        """Return whether a token is the most likely one once another is taken away."""
+        left = [listed for listed in self._rank if listed != other]
+        return left[:1] == [token]
 
     def listed(self, token: int) -> bool:
         """Return whether a token is among the most likely ones."""
