@@ -167,12 +167,16 @@ def test_wrong_drafters_leave_the_rule_alone(repaired: ModuleType, kind: str) ->
 @pytest.mark.parametrize("kind", ["noisy", "over-confident", "certain"])
 def test_a_real_vocabulary_follows_the_rule(repaired: ModuleType, kind: str) -> None:
     """Peaked laws over 49,152 tokens, 4 drafts a step, 24 steps 3 times each, follow the rule."""
-    parameters = LawParameters(temperature=0.8)
-    steps = [situation(100 + n, 49_152, kind, 4, parameters) for n in range(24)]
-    found = check(repaired, steps, repeats=3)
+    found = check(repaired, real(kind), repeats=3)
 
     assert found.impossible == 0
     assert found.alarm_at(ALPHA) is None
+
+
+def real(kind: str) -> list[Situation]:
+    """Return 24 steps with a vocabulary as large as the default target's."""
+    parameters = LawParameters(temperature=0.8)
+    return [situation(100 + n, 49_152, kind, 4, parameters) for n in range(24)]
 
 
 def standard(kind: str) -> list[Situation]:
@@ -318,3 +322,13 @@ def test_planted_faults_are_found(
 
     assert honest.alarm_at(ALPHA) is None
     assert mutated.alarm_at(ALPHA) is not None
+
+
+@pytest.mark.parametrize("name", ["one coin for the chain", "always accepted"])
+def test_planted_faults_are_found_in_a_real_vocabulary(
+    repaired: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """With 49,152 tokens, too, a planted fault alarms where the honest engine passes."""
+    MUTATIONS[name](repaired, monkeypatch)
+
+    assert check(repaired, real("over-confident"), repeats=3).alarm_at(ALPHA) is not None

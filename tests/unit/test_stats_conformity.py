@@ -243,10 +243,17 @@ def test_false_alarms_keep_their_rate(kind: str, scheme: Scheme, rule: Rule, cou
     assert not any(run.impossible for run in runs)
 
 
-@pytest.mark.parametrize("kind", ["sampled", "one-hot"])
-def test_every_departure_is_fair(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "scheme", "rule"),
+    [
+        ("sampled", Scheme.STANDARD, chunk_law),
+        ("one-hot", Scheme.STANDARD, chunk_law),
+        ("sampled", Scheme.BLOCK, block),
+    ],
+)
+def test_every_departure_is_fair(kind: str, scheme: Scheme, rule: Rule) -> None:
     """Over all chunks of each context the mean of every departure's ratio is at most 1."""
-    table, by_context = step_table(kind, Scheme.STANDARD, chunk_law)
+    table, by_context = step_table(kind, scheme, rule)
     ratios = log_ratios(table, DEPARTURES)
     for rows, chances in by_context:
         worth = [np.exp(ratios[:, low:high].sum(axis=1)) for low, high in rows.tolist()]
