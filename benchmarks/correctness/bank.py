@@ -57,7 +57,6 @@ class Bank:
         proposals: The proposal there, -1 at the bonus place; same shape.
         reach: Mean probability that a step reaches each place; shape (K + 1,).
         kl: Divergence of an emitted token, nats.
-        kl_joint: Divergence of flag and token together, given the proposal's law.
     """
 
     rows: Scores
@@ -103,14 +102,14 @@ def build(
     for context in range(len(world)):
         for place in world.chain(context):
             index = context * (K + 1) + place.number
-            facts = _Facts(place, world.kind)
+            facts = Facts(place, world.kind)
             known.append(facts.known)
             for rule in rules:
                 _add(found[rule.name], index, facts, rule.masses(place), rng)
     return {name: _done(one) for name, one in found.items()}, known
 
 
-class _Facts:
+class Facts:
     """One place with the sums that scoring its tokens takes."""
 
     def __init__(self, place: Place, kind: str) -> None:
@@ -126,21 +125,24 @@ class _Facts:
         self.draft = int(place.draft.argmax())
         self.overlap = float(np.log(np.minimum(p, place.draft).sum() + 1e-300))
         left = np.maximum(p - place.draft, 0.0)
-        proposed = place.draft > p
-        self.over = float(np.log(p[proposed].sum() + 1e-300))
-        self.top_over = bool(proposed[p.argmax()])
+        q, top = place.draft, int(p.argmax())
+        self.over = [float(np.log(p[q > times * p].sum() + 1e-300)) for times in (1, 2)]
+        self.top_level = int(q[top] > p[top]) + int(q[top] > 2 * p[top])
         self.rest_top = int(left.argmax())
+        self.rest_sums = np.concatenate([[0.0], np.cumsum(left)]) / max(left.sum(), 1e-300)
         law = np.where(p > 0, self.log, 0.0)
         mean = float((p * law).sum())
         bins = np.add.reduceat(self.sorted[::-1], [0, *RANK_EDGES])
         self.known = Known(mean, float((p * law**2).sum() - mean**2), bins)
 
     def ranks(self, tokens: Ints) -> Ints:
+        """Return how many tokens are more likely than each."""
+        least = np.searchsorted(self.sorted, self.place.target[tokens], side="right")
+        return len(self.sorted) - least
+
+    def bins(self, tokens: Ints) -> Ints:
         """Return bins of the tokens' ranks."""
-        higher = len(self.sorted) - np.searchsorted(
-            self.sorted, self.place.target[tokens], side="right"
-        )
-        return np.searchsorted(RANK_EDGES, higher, side="right")
+        return np.searchsorted(RANK_EDGES, self.ranks(tokens), side="right")
 
     def scores(self, tokens: Ints) -> Scores:
         """Return the rows of some tokens."""
@@ -151,6 +153,7 @@ class _Facts:
             logp=self.log[tokens],
             top=np.full(n, self.log.max()),
             is_top=tokens == self.place.target.argmax(),
+            rank=self.ranks(tokens).astype(float),
             log_norm=np.tile(self.log_norm, (n, 1)),
             unfiltered=self.log_bare[tokens],
             before=self.log_before[tokens],
@@ -161,18 +164,13 @@ class _Facts:
             draft_logp=np.full(n, self.log[self.draft]),
             draft_law=self.log_draft[tokens],
             special=tokens < SPECIAL,
-            **self.extra(tokens),
+            overlap=np.full(n, self.overlap),
+            over=np.full(n, self.over[0]),
+            far_over=np.full(n, self.over[1]),
+            top_level=np.full(n, self.top_level),
+            rest_top=tokens == self.rest_top,
+            rest_below=self.rest_sums[tokens],
         )
-
-    def extra(self, tokens: Ints) -> dict[str, Any]:
-        """Return the columns that later versions of `Scores` hold."""
-        n = len(tokens)
-        return {
-            "overlap": np.full(n, self.overlap),
-            "over": np.full(n, self.over),
-            "top_over": np.full(n, self.top_over),
-            "rest_top": tokens == self.rest_top,
-        }
 
 
 def _empty(shape: tuple[int, ...]) -> _Growing:
@@ -190,7 +188,7 @@ def _empty(shape: tuple[int, ...]) -> _Growing:
 
 
 def _add(
-    bank: _Growing, index: int, facts: _Facts, masses: Masses, rng: np.random.Generator
+    bank: _Growing, index: int, facts: Facts, masses: Masses, rng: np.random.Generator
 ) -> None:
     context, number = divmod(index, K + 1)
     accepted, rest = masses
@@ -213,7 +211,7 @@ def _add(
     bank.chance[context, number] = accepted.sum()
     bank.rows.append(facts.scores(distinct))
     bank.oracle.append(oracle)
-    bank.bin.append(facts.ranks(distinct))
+    bank.bin.append(facts.bins(distinct))
     bank.place.append(np.full(len(distinct), index))
     bank.count += len(distinct)
 

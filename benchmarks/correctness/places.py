@@ -20,7 +20,7 @@ PENALTY = 1.0
 """Presence penalty of the condition "penalised", in logits."""
 
 SOFTENED = 1e-4
-"""Share of the unfiltered law in a filtered one, as `draftgate.laws.orders` states it in float32."""
+"""Share of the unfiltered law in a filtered one; see `draftgate.laws.orders.stated`."""
 
 CONDITIONS = ("plain", "filtered", "penalised")
 

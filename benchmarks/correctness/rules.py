@@ -20,6 +20,9 @@ Floats = NDArray[np.floating[Any]]
 Masses = tuple[Floats, Floats]
 """Accepted and recovered mass of each token; shape (V,) each, adding up to 1 together."""
 
+RACES = 8
+"""Nodes of the quadrature over when the draft's race ends."""
+
 PADDING = 2
 """Id of the special token that the padding fault emits."""
 
@@ -55,7 +58,7 @@ def taken(draft: Floats, chance: Floats, target: Floats) -> Masses:
 
 
 def recovered(accepted: Floats, weights: Floats, target: Floats) -> Masses:
-    """Return the masses if what is not accepted is drawn by `weights`; by the target if all are 0."""
+    """Return the masses if what is not accepted is drawn by `weights`, if any is above 0."""
     total = weights.sum()
     law = weights / total if total > 0 else target
     return accepted, max(1.0 - accepted.sum(), 0.0) * law
@@ -158,6 +161,38 @@ def unfiltered_recovered(place: Place) -> Masses:
     return recovered(honest(place)[0], np.maximum(place.bare - place.draft, 0.0), place.target)
 
 
+def same_noise(place: Place) -> Masses:
+    """Return the masses if draft and recovered token are picked by the same noise.
+
+    Both are picked by a race: the least E_x / q_x is the proposal, the least E_x / r_x the
+    recovered token, with one exponential E_x a token. If the first race ends at time t,
+    the other E_x are q_x t plus a fresh exponential, so that token x runs in the second
+    race from q_x t / r_x on. The law is the mean over t, which is exponential.
+    """
+    accepted = honest(place)[0]
+    left = np.maximum(place.target - place.draft, 0.0)
+    some = np.flatnonzero(left)
+    if not len(some):
+        return honest(place)
+    rate, start = left[some] / left.sum(), place.draft[some]
+    law = np.zeros_like(left)
+    for time, weight in zip(*np.polynomial.laguerre.laggauss(RACES), strict=True):
+        law[some] += weight * _race(rate, start * time / rate)
+    return recovered(accepted, law, place.target)
+
+
+def _race(rate: Floats, start: Floats) -> Floats:
+    """Return who is first if each runs at its rate from its start on."""
+    order = np.argsort(start)
+    begin, speed = start[order], np.cumsum(rate[order])
+    hazard = np.concatenate([[0.0], np.cumsum(speed[:-1] * np.diff(begin))])
+    alive = np.exp(-hazard)
+    spans = np.append(alive[:-1] - alive[1:], alive[-1]) / speed
+    chance = np.empty_like(rate)
+    chance[order] = rate[order] * np.cumsum(spans[::-1])[::-1]
+    return chance
+
+
 RULES = (
     Rule("recovered from the target", _verified(from_target)),
     Rule("accept if argmax", _verified(argmax_accepted)),
@@ -172,6 +207,7 @@ RULES = (
     Rule(".5 % padding", padded(0.005)),
     Rule("5 % stale rows", stale(0.05)),
     Rule("bonus ignores temperature", _bonus(lambda place: place.hot)),
+    Rule("noise shared by draft and recovery", _verified(same_noise), kinds=("sampled",)),
     Rule("top-p dropped on recovered", _verified(unfiltered_recovered), "filtered"),
     Rule(
         "penalties not on verified rows",

@@ -13,20 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.correctness.bank import Bank
+from benchmarks.correctness.bank import Bank, Known
 from benchmarks.correctness.contexts import K
+from benchmarks.correctness.serial import STEPS_PER_REQUEST, Drawn
 from draftgate.stats.directions import Direction
 from draftgate.stats.eprocess import log_ratios, log_weights, scopes_of
-from draftgate.stats.scores import Scores
+from draftgate.stats.scores import Scores, joined
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
 
-ALONG = ("quantile", "repeat", "copy")
+ALONG = ("quantile", "repeat", "chain")
 """Families whose ratios depend on other tokens of the stream."""
-
-REQUEST = 32
-"""Tokens after which a stream goes on with another request."""
 
 NEVER = np.iinfo(np.int64).max
 """Stands for the time of an alarm that did not come."""
@@ -37,18 +35,31 @@ class Streams:
     """Tokens of equally long streams.
 
     Attributes:
-        rows: Index into the bank's scored tokens; shape (streams, tokens).
-        step: Number of the verify step within the stream; same shape.
-        draw: Flat index into the bank's draws; same shape.
+        rows: Scores of distinct tokens.
+        row: Index into them; shape (streams, tokens).
+        request: Number of the request within the stream; same shape.
+        oracle: Log ratio of the fault's own law to the right one; same shape.
+        bin: Bin of the token's rank; same shape.
+        place: Index of the place; same shape.
+        known: What is known of each place.
     """
 
-    rows: Ints
-    step: Ints
-    draw: Ints
+    rows: Scores
+    row: Ints
+    request: Ints
+    oracle: Floats
+    bin: Ints
+    place: Ints
+    known: Sequence[Known]
 
 
-def arranged(bank: Bank, count: int, length: int, seed: int) -> Streams:
-    """Return streams of independent steps, each in a context and with draws picked at random."""
+def arranged(
+    bank: Bank, known: Sequence[Known], count: int, length: int, seed: int
+) -> tuple[Streams, Ints]:
+    """Return streams of independent steps, each in a context and with draws picked at random.
+
+    Beside them the index of each token into the bank's draws; shape (streams, tokens).
+    """
     rng = np.random.default_rng(seed)
     contexts, _, draws = bank.draws.shape
     steps = int(length / bank.reach.sum() * 1.25) + 20
@@ -57,50 +68,77 @@ def arranged(bank: Bank, count: int, length: int, seed: int) -> Streams:
     flat = (context * (K + 1) + np.arange(K + 1)) * draws + pick
     reached = np.ones(flat.shape, dtype=bool)
     reached[:, :, 1:] = np.cumprod(bank.accepted.ravel()[flat[:, :, :K]], axis=2)
-    return _cut(bank, flat, reached, length)
+    found = _first(reached, length)
+    draw = np.take_along_axis(flat.reshape(count, -1), found, axis=1)
+    row = bank.draws.ravel()[draw]
+    request = found // (K + 1) // STEPS_PER_REQUEST
+    streams = Streams(
+        bank.rows, row, request, bank.oracle[row], bank.bin[row], bank.place[row], known
+    )
+    return streams, draw
 
 
-def _cut(bank: Bank, flat: Ints, reached: NDArray[np.bool_], length: int) -> Streams:
-    count = len(flat)
-    found = np.empty((count, length), dtype=np.int64)
-    for stream in range(count):
-        places = np.flatnonzero(reached[stream])
+def of_serial(drawn: Drawn, length: int) -> Streams:
+    """Return the streams of a fault that reaches over several tokens."""
+    count = len(drawn.row)
+    found = _first(drawn.reached, length)
+    row = np.take_along_axis(drawn.row.reshape(count, -1), found, axis=1)
+    oracle = np.take_along_axis(drawn.oracle.reshape(count, -1), found, axis=1)
+    request = found // (K + 1) // STEPS_PER_REQUEST
+    return Streams(drawn.rows, row, request, oracle, drawn.bin[row], drawn.place[row], drawn.known)
+
+
+def copied(honest: Streams) -> Streams:
+    """Return streams in which two requests of one seed run side by side, token by token.
+
+    The first of each pair draws as it should, the second repeats it.
+    """
+    n = len(honest.rows)
+    twins = replace(honest.rows, sibling=honest.rows.token)
+    row = np.repeat(honest.row, 2, axis=1)
+    second = np.arange(row.shape[1]) % 2 == 1
+    return Streams(
+        joined([honest.rows, twins]),
+        row + n * second,
+        2 * np.repeat(honest.request, 2, axis=1) + second,
+        np.where(second, -honest.rows.logp[row], 0.0),
+        np.repeat(honest.bin, 2, axis=1),
+        np.repeat(honest.place, 2, axis=1),
+        honest.known,
+    )
+
+
+def _first(reached: NDArray[np.bool_], length: int) -> Ints:
+    """Return the flat indices of each stream's first `length` places that were reached."""
+    found = np.empty((len(reached), length), dtype=np.int64)
+    for stream, one in enumerate(reached):
+        places = np.flatnonzero(one)
         if len(places) < length:
             raise ValueError(f"expected {length} tokens in a stream, got {len(places)}")
         found[stream] = places[:length]
-    draw = np.take_along_axis(flat.reshape(count, -1), found, axis=1)
-    return Streams(bank.draws.ravel()[draw], found // (K + 1), draw)
-
-
-def scored(bank: Bank, rows: Ints) -> Scores:
-    """Return the scores of one stream's tokens, split into requests."""
-    return replace(bank.rows.take(rows), request=np.arange(len(rows)) // REQUEST)
+    return found
 
 
 class Judge:
-    """The evidence of one family of directions over a bank."""
+    """The evidence of one family of directions over distinct tokens."""
 
-    def __init__(self, bank: Bank, family: Sequence[Direction]) -> None:
-        """Look up all ratios that depend on a token alone."""
-        self.bank = bank
+    def __init__(self, rows: Scores, family: Sequence[Direction]) -> None:
+        """Work out all ratios that depend on a token alone."""
+        self.rows = rows
         along = np.array([direction.family in ALONG for direction in family])
         self.along = tuple(d for d, on in zip(family, along, strict=True) if on)
         alone = tuple(d for d, on in zip(family, along, strict=True) if not on)
         weights = np.exp(log_weights(family))
         self.weights = np.concatenate([weights[~along], weights[along]])
         with np.errstate(over="ignore"):
-            self.ratios = np.exp(log_ratios(bank.rows, alone)).T.copy()
-        self.scopes = scopes_of(bank.rows).T.copy()
+            self.ratios = np.exp(log_ratios(rows, alone)).T.copy()
+        self.scopes = scopes_of(rows).T.copy()
 
-    def alarms(self, rows: Ints, alpha: float) -> Ints:
-        """Return after how many tokens each stream alarms, NEVER if it does not.
-
-        Args:
-            rows: Shape (streams, tokens).
-            alpha: Bound on false alarms.
-        """
+    def alarms(self, streams: Streams, alpha: float) -> Ints:
+        """Return after how many tokens each stream alarms, NEVER if it does not."""
+        rows = streams.row
         count, length = rows.shape
-        along = self._along(rows)
+        along = self._along(rows, streams.request)
         wealth = np.ones((self.scopes.shape[1], count, len(self.weights)))
         prior = self.weights.T[:, None, :]
         found = np.full(count, NEVER)
@@ -120,11 +158,14 @@ class Judge:
                     break
         return found
 
-    def _along(self, rows: Ints) -> Floats:
+    def _along(self, rows: Ints, request: Ints) -> Floats:
         if not self.along:
             return np.zeros((*rows.shape, 0))
-        ratios = [np.exp(log_ratios(scored(self.bank, one), self.along)).T for one in rows]
-        return np.stack(ratios)
+        streams = (
+            replace(self.rows.take(row), request=number)
+            for row, number in zip(rows, request, strict=True)
+        )
+        return np.stack([np.exp(log_ratios(stream, self.along)).T for stream in streams])
 
 
 def without_draft(rows: Scores) -> Scores:
@@ -137,6 +178,8 @@ def without_draft(rows: Scores) -> Scores:
         draft_law=nan,
         overlap=nan,
         over=nan,
-        top_over=np.zeros(len(rows), dtype=bool),
+        far_over=nan,
+        top_level=np.zeros(len(rows), dtype=int),
         rest_top=np.zeros(len(rows), dtype=bool),
+        rest_below=nan,
     )

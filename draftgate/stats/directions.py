@@ -36,32 +36,41 @@ ACCEPTANCE = (
     (2.0, -2.5),
     (2.0, 0.0),
     (2.0, 1.0),
+    (4.0, -2.0),
+    (4.0, 1.0),
 )
 """Slopes and shifts of the odds of acceptance: tilts both ways, and sharper decisions."""
 
 CELLS = (
-    (2.5, -3.0),
-    (-1.5, -3.0),
-    (-3.0, -3.0),
-    (-2.0, 2.0),
-    (2.5, 0.0),
-    (0.0, -3.0),
-    (0.0, 2.0),
-    (-2.0, 0.0),
+    ((2.5, 2.5), (-3.0, -3.0)),
+    ((-2.0, -2.0), (2.0, 2.0)),
+    ((2.5, 2.5), (0.0, 0.0)),
+    ((0.0, 0.0), (2.0, 2.0)),
+    ((0.0, 0.0), (-3.0, -3.0)),
+    ((-3.0, -3.0), (-3.0, -3.0)),
+    ((0.7, -3.0), (0.7, -3.0)),
+    ((0.7, -1.0), (0.7, -1.0)),
+    ((-1.0, 1.0), (-1.0, 1.0)),
 )
-"""Tilts of favoured and of other proposals: both ways, and against each other."""
+"""Tilts of likely and of other proposals, proposed somewhat and far too often: both ways,
+and against each other."""
+
+NARROW = 1e-9
+"""An interval that is narrower may be rounding, and says nothing of a quantile."""
 
 FAMILIES = {
-    "temperature": 0.15,
-    "greedy": 0.08,
-    "garbage": 0.05,
+    "temperature": 0.12,
+    "greedy": 0.07,
+    "garbage": 0.04,
     "special": 0.05,
     "unfiltered": 0.08,
     "neighbour row": 0.08,
-    "draft": 0.12,
+    "draft": 0.11,
     "acceptance": 0.14,
     "cells": 0.1,
-    "rest": 0.05,
+    "rest": 0.04,
+    "chain": 0.03,
+    "ranks": 0.04,
     "copy": 0.05,
     "repeat": 0.025,
     "quantile": 0.025,
@@ -151,18 +160,18 @@ def accepted_with_odds(slope: float, shift: float) -> Callable[[Scores], Floats]
     the place of A, so the mean of c A' / A + (1 - c)(1 - A') / (1 - A), with c = min(1, q / p),
     is A' + 1 - A' = 1. A slope above 1 decides more sharply than the coin does.
     """
+    return lambda s: _with_odds(s, slope, shift)
 
-    def ratio(s: Scores) -> Floats:
-        share = np.exp(s.overlap)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            odds = slope * (s.overlap - np.log1p(-share)) + shift
-            other = expit(odds)
-            gain = np.where(share > 0, other / share, 1.0)
-            loss = np.where(share < 1, (1.0 - other) / (1.0 - share), 1.0)
-            taken = _accepted(s)
-            return np.log(taken * gain + (1.0 - taken) * loss)
 
-    return ratio
+def _with_odds(s: Scores, slope: float, shift: float | Floats) -> Floats:
+    share = np.exp(s.overlap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        other = expit(slope * (s.overlap - np.log1p(-share)) + shift)
+        gain = np.where(share > 0, other / share, 1.0)
+        loss = np.where(share < 1, (1.0 - other) / (1.0 - share), 1.0)
+        taken = _accepted(s)
+        found: Floats = np.log(taken * gain + (1.0 - taken) * loss)
+    return found
 
 
 def rest_to_top(share: float) -> Callable[[Scores], Floats]:
@@ -182,24 +191,61 @@ def rest_to_top(share: float) -> Callable[[Scores], Floats]:
     return ratio
 
 
-def tilted_cells(leading: float, others: float) -> Callable[[Scores], Floats]:
+def tilted_cells(top: tuple[float, float], others: tuple[float, float]) -> Callable[..., Floats]:
     """Return the ratio of the law with other weights of what the draft proposes too often.
 
-    These are the tokens with q > p. The weight of the most likely token is multiplied by
-    exp(leading) if it is one of them, that of the others by exp(others), and the whole is
-    normalised by the probabilities of these cells, which are known before the draw.
+    These are the tokens with p < q <= 2 p (first number) and with q > 2 p (second). Their
+    weights are multiplied by the exponential of the number, in `top` if the token is the
+    most likely one and in `others` else. The whole is normalised by the probabilities of
+    these cells, which are known before the draw.
     """
 
     def ratio(s: Scores) -> Floats:
-        over = np.exp(s.over)
-        top = np.where(s.top_over, np.minimum(np.exp(s.top), over), 0.0)
-        total = 1.0 + top * np.expm1(leading) + (over - top) * np.expm1(others)
-        with np.errstate(invalid="ignore"):
-            inside = s.draft_law > s.logp
-        said = np.where(inside, np.where(s.is_top, leading, others), 0.0)
-        return np.where(np.isnan(s.draft_law), np.nan, said - np.log(total))
+        far = np.exp(s.far_over)
+        near = np.maximum(np.exp(s.over) - far, 0.0)
+        total = np.ones(len(s))
+        for level, mass in ((1, near), (2, far)):
+            leading = np.where(s.top_level == level, np.minimum(np.exp(s.top), mass), 0.0)
+            total += leading * np.expm1(top[level - 1])
+            total += (mass - leading) * np.expm1(others[level - 1])
+        level = _level(s)
+        tilts = np.array([[0.0, *others], [0.0, *top]])
+        return np.where(np.isnan(s.draft_law), np.nan, tilts[s.is_top * 1, level] - np.log(total))
 
     return ratio
+
+
+def _level(s: Scores) -> Ints:
+    """Return 0 for tokens with q <= p, 2 for those with q > 2 p, 1 between."""
+    with np.errstate(invalid="ignore"):
+        excess = s.draft_law - s.logp
+        return (excess > 0).astype(int) + (excess > np.log(2))
+
+
+def associated(strength: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which lucky drafts make the next one likelier to be accepted.
+
+    Luck is the sum of -log min(1, p / q) over the tokens accepted so far in the chain; the
+    odds of acceptance are multiplied by exp(strength x luck).
+    """
+
+    def ratio(s: Scores) -> Floats:
+        with np.errstate(invalid="ignore"):
+            luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
+        before = np.cumsum(luck) - luck
+        begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
+        return _with_odds(s, 1.0, strength * (before - before[begin]))
+
+    return ratio
+
+
+def by_rank(share: float, vocabulary: int) -> Callable[[Scores], Floats]:
+    """Return the ratio of a mixture with Zipf's law of ranks, 1 / (1 + rank) normalised.
+
+    It gives plausible but unlikely tokens far more weight than a uniform law does.
+    """
+    total = np.log(np.euler_gamma + np.log(vocabulary) + 0.5 / vocabulary)
+    return lambda s: mixed(share, -np.log1p(s.rank) - total, s.logp)
 
 
 def heated(share: float, index: int) -> Callable[[Scores], Floats]:
@@ -224,25 +270,48 @@ def column(share: float, name: str) -> Callable[[Scores], Floats]:
 
 
 def same_quantile(share: float) -> Callable[[Scores], Floats]:
-    """Return the ratio of a mixture with tokens drawn by the quantile of the token before.
+    """Return the ratio of a mixture with tokens drawn by the quantile of the last step's end.
 
-    By inversion in the order of ids a token covers [below, below + p) of [0, 1); one
-    drawn by the same number lies where both intervals overlap.
+    By inversion in the order of ids a token covers an interval of [0, 1) as wide as its
+    probability; one drawn by the same number lies where both intervals overlap. What ends
+    a step is recovered, so that the intervals are those of the rest (p - q)+, or the bonus
+    token; where the rest is not known, those of the law itself stand for it.
     """
 
     def ratio(s: Scores) -> Floats:
-        low, high = s.below, s.below + np.exp(s.logp)
-        same = np.zeros(len(s), dtype=bool)
-        same[1:] = s.request[1:] == s.request[:-1]
-        overlap = np.zeros(len(s))
-        overlap[1:] = np.minimum(high[1:], high[:-1]) - np.maximum(low[1:], low[:-1])
-        width = np.ones(len(s))
-        width[1:] = (high - low)[:-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            law = np.log(np.maximum(overlap, 0.0) / width)
-        return np.where(same, mixed(share, law, s.logp), 0.0)
+        low, width, taken, free = _intervals(s)
+        source = _last_end(s)
+        known = (source >= 0) & (width[source] > NARROW)
+        common = np.minimum(low + width, (low + width)[source]) - np.maximum(low, low[source])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            again = free * np.maximum(common, 0.0) / width[source] / np.exp(s.logp)
+            found = np.log(taken + (1.0 - taken) * (1.0 - share) + share * again)
+        return np.where(known, found, 0.0)
 
     return ratio
+
+
+def _intervals(s: Scores) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return where intervals begin, how wide they are, c = min(1, q / p), and 1 - A.
+
+    Where the rest is not known, or for the bonus token, c is 0 and A too.
+    """
+    p = np.exp(s.logp)
+    rest = ~np.isnan(s.rest_below) & ~s.bonus
+    with np.errstate(divide="ignore", invalid="ignore"):
+        taken = np.where(rest, _accepted(s), 0.0)
+        free = np.where(rest, -np.expm1(s.overlap), 1.0)
+        width = np.nan_to_num(p * (1.0 - taken) / free, posinf=0.0)
+    return np.where(rest, s.rest_below, s.below), width, taken, free
+
+
+def _last_end(s: Scores) -> Ints:
+    """Return the row that ended the step before each row's own in its request; -1 for none."""
+    rows = np.arange(len(s))
+    begin = np.maximum.accumulate(np.where(s.position <= 0, rows, 0))
+    source = begin - 1
+    same = (source >= 0) & (s.request[np.maximum(source, 0)] == s.request)
+    return np.where(same, source, -1)
 
 
 def repeated_surprise(share: float) -> Callable[[Scores], Floats]:
@@ -324,6 +393,9 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
         Direction("garbage", f"{p:.0%} garbage", lambda s, p=p: mixed(p, uniform(s), s.logp))
         for p in (0.01, 0.1, 0.5)
     ]
+    found += [
+        Direction("ranks", f"{p:.0%} by rank", by_rank(p, vocabulary)) for p in (0.01, 0.05, 0.2)
+    ]
     if special:
         found += [
             Direction(
@@ -362,16 +434,25 @@ def _of_acceptance() -> list[Direction]:
         *(
             Direction(
                 "cells",
-                f"favourite drafts x {np.exp(leading):.2g}, other drafts x {np.exp(others):.2g}",
-                tilted_cells(leading, others),
+                _of_cells(top, others),
+                tilted_cells(top, others),
             )
-            for leading, others in CELLS
+            for top, others in CELLS
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s))
             for s in (0.3, 0.8)
         ),
+        *(
+            Direction("chain", f"odds of a draft times luck^{b:g}", associated(b))
+            for b in (-0.5, 0.7, 1.5)
+        ),
     ]
+
+
+def _of_cells(top: tuple[float, float], others: tuple[float, float]) -> str:
+    said = ", ".join(f"{np.exp(tilt):.2g}" for tilt in (*top, *others))
+    return f"drafts (likely, likely and far too frequent, other, other likewise) times {said}"
 
 
 def _of_others() -> list[Direction]:

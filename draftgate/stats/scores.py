@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 POWERS = (0.5, 0.7, 0.85, 1.15, 1.5, 2.2)
 """Powers of the law that stand for a wrong temperature: T / T', hotter below 1."""
 
+TINY = 1e-300
+"""Stands for 0 where one divides by it."""
+
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
 Bools = NDArray[np.bool_]
@@ -32,6 +35,7 @@ class Scores:
         logp: Log-probability of the token under its law, given its prefix.
         top: That of the most likely token there.
         is_top: Whether the token is that one; of several equally likely ones, the first.
+        rank: Number of tokens that are more likely.
         log_norm: Log of the sum over all tokens of p ** power; shape (n, len(POWERS)).
         unfiltered: Log-probability without top-k, top-p, min-p and penalties.
         before: Log-probability of the token under the law of the token before.
@@ -44,8 +48,10 @@ class Scores:
         draft_law: Log-probability of the token under the draft's own law q.
         overlap: Log of the sum over all tokens of min(p, q): how often drafts are accepted.
         over: Log of the probability under the law of all tokens with q > p.
-        top_over: Whether the most likely token is one of these.
+        far_over: Likewise with q > 2 p.
+        top_level: Of the most likely token 0 if q <= p, 2 if q > 2 p, else 1.
         rest_top: Whether the token has the largest p - q, if any is above 0.
+        rest_below: Share of (p - q)+ that tokens with smaller ids have.
         sibling: Token of another request with the same prefix; -1 if there is none.
         special: Whether the token is one of the tokenizer's special ones.
         request: Number of the request, rising.
@@ -55,6 +61,7 @@ class Scores:
     logp: Floats
     top: Floats
     is_top: Bools
+    rank: Floats
     log_norm: Floats
     unfiltered: Floats
     before: Floats
@@ -66,8 +73,10 @@ class Scores:
     draft_law: Floats
     overlap: Floats
     over: Floats
-    top_over: Bools
+    far_over: Floats
+    top_level: Ints
     rest_top: Bools
+    rest_below: Floats
     sibling: Ints
     special: Bools
     request: Ints
@@ -135,12 +144,14 @@ def _columns(laws: Floats, ids: Ints) -> dict[str, Any]:
     """Return what one law and its token say by themselves."""
     n, vocabulary = laws.shape
     log_norm, below, top_token = np.empty((n, len(POWERS))), np.empty(n), laws.argmax(axis=1)
+    rank = np.empty(n)
     buffer = np.empty(vocabulary)
     # Row by row: one row stays in the processor's cache, all of them do not.
     for row, (law, token) in enumerate(zip(laws, ids.tolist(), strict=True)):
         np.exp(law, out=buffer)
         _check_law(float(buffer.sum()), token, vocabulary)
         below[row] = buffer[:token].sum()
+        rank[row] = np.count_nonzero(law > law[token])
         for column, power in enumerate(POWERS):
             np.exp(np.multiply(law, power, out=buffer), out=buffer)
             log_norm[row, column] = np.log(buffer.sum())
@@ -150,10 +161,47 @@ def _columns(laws: Floats, ids: Ints) -> dict[str, Any]:
         "logp": own,
         "top": _at(laws, top_token),
         "is_top": ids == top_token,
+        "rank": rank,
         "log_norm": log_norm,
         "unfiltered": own,
         "below": below,
     }
+
+
+def draft_columns(log_laws: ArrayLike, draft_laws: ArrayLike, tokens: ArrayLike) -> dict[str, Any]:
+    """Return the columns of `Scores` that compare laws with those drafts are drawn from, by name.
+
+    Args:
+        log_laws: Log-probabilities p of all tokens, nats; shape (n, V).
+        draft_laws: Those of the draft, q; 0 for the proposal and -inf else where it is
+            a draft's most likely token or known for sure; shape (n, V).
+        tokens: Ids of the drawn tokens; shape (n,).
+    """
+    laws, drafts = np.asarray(log_laws, dtype=float), np.asarray(draft_laws, dtype=float)
+    rows = [
+        _compared(np.exp(law), np.exp(draft), token)
+        for law, draft, token in zip(laws, drafts, np.asarray(tokens).tolist(), strict=True)
+    ]
+    columns = {name: np.array([row[name] for row in rows]) for name in _COMPARED}
+    return columns | {"draft_law": _at(drafts, np.asarray(tokens))}
+
+
+_COMPARED = ("overlap", "over", "far_over", "top_level", "rest_top", "rest_below")
+
+
+def _compared(p: Floats, q: Floats, token: int) -> dict[str, Any]:
+    """Return what one law has to do with its draft's law, as probabilities; shape (V,) each."""
+    rest = np.maximum(p - q, 0.0)
+    top = int(p.argmax())
+    with np.errstate(divide="ignore"):
+        return {
+            "overlap": np.log(np.minimum(p, q).sum()),
+            "over": np.log(p[q > p].sum()),
+            "far_over": np.log(p[q > 2 * p].sum()),
+            "top_level": int(q[top] > p[top]) + int(q[top] > 2 * p[top]),
+            "rest_top": bool(rest[token] > 0 and token == rest.argmax()),
+            "rest_below": rest[:token].sum() / max(rest.sum(), TINY),
+        }
 
 
 def _at(laws: Floats, ids: Ints) -> Floats:
@@ -169,6 +217,7 @@ def blank(n: int) -> Scores:
         logp=nan,
         top=nan,
         is_top=no,
+        rank=nan,
         log_norm=np.full((n, len(POWERS)), np.nan),
         unfiltered=nan,
         before=nan,
@@ -180,8 +229,10 @@ def blank(n: int) -> Scores:
         draft_law=nan,
         overlap=nan,
         over=nan,
-        top_over=no,
+        far_over=nan,
+        top_level=np.zeros(n, dtype=int),
         rest_top=no,
+        rest_below=nan,
         sibling=none,
         special=no,
         request=np.zeros(n, dtype=int),
