@@ -28,7 +28,7 @@ from draftgate.compare.factors import (
     wait_parts,
     weigh,
 )
-from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.gates import BY_PROMPT, title
 from draftgate.compare.losses import UnusableError, gate_losses
 from draftgate.compare.records import Cause, FactorLoss, Gate, Pair
 from draftgate.metrics import definition
@@ -188,16 +188,10 @@ def _words(factor: FactorLoss, *, loss: bool) -> str:
     if factor.unit == "s":
         part = f" ({factor.share * 100:.0f} % of the {'loss' if loss else 'gain'})"
         return f"{factor.label} {change}{part if factor.named else ''}"
-    title = _title(factor.metric)
-    return (
-        f"{factor.label} {change}"
-        if factor.label == title
-        else f"{factor.label} ({title} {change})"
-    )
-
-
-def _title(metric: str) -> str:
-    return "tokens per step by prompt" if metric == BY_PROMPT else definition(metric).title
+    measured = title(factor.metric)
+    if factor.label == measured:
+        return f"{factor.label} {change}"
+    return f"{factor.label} ({measured} {change})"
 
 
 def _ends(factor: FactorLoss) -> tuple[str, str]:

@@ -16,6 +16,15 @@ BY_PROMPT = "tokens_per_step_by_prompt"
 """Acceptance as tokens per step, every prompt with itself; no metric of one run."""
 
 
+def title(metric: str) -> str:
+    """Return what people call a gated metric, wherever it is named.
+
+    Raises:
+        SpecError: If there is no such metric.
+    """
+    return "tokens per step by prompt" if metric == BY_PROMPT else definition(metric).title
+
+
 def gates_of(
     arms: Sequence[Arm], concurrencies: Sequence[int], spec: CompareSpec
 ) -> tuple[Gate, ...]:

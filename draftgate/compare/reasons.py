@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.gates import title
 from draftgate.compare.losses import change_of
 from draftgate.compare.records import GateResult, Scale, StageNumbers
 from draftgate.compare.stages import tail_requests
-from draftgate.metrics import definition
 from draftgate.specs import CompareSpec
 from draftgate.verdict import Outcome
 
@@ -38,18 +37,12 @@ def explain(result: GateResult, plan: CompareSpec, *, suspect: bool, trouble: st
     numbers = result.confirm or result.search
     if numbers is None:
         return Words("too few pairs so far", _take(result.pairs_needed))
-    found = f"{title(result)} {change(result, numbers)} over {numbers.pairs} pairs"
+    found = f"{title(result.gate.metric)} {change(result, numbers)} over {numbers.pairs} pairs"
     if result.outcome is Outcome.INCONCLUSIVE:
         return _open(result, found, plan, suspect=suspect)
     says = _says(result, suspect=suspect, single_stage=plan.single_stage)
     steps = {Outcome.REGRESSION: "Find the cause, or change the margin if the loss is meant."}
     return Words(f"{found}: {says}", steps.get(result.outcome, ""))
-
-
-def title(result: GateResult) -> str:
-    """Return what reports call the gate's metric."""
-    metric = result.gate.metric
-    return "tokens per step, by prompt," if metric == BY_PROMPT else definition(metric).title
 
 
 def change(result: GateResult, numbers: StageNumbers) -> str:

@@ -59,7 +59,7 @@ def test_worse_candidate_fails_with_its_cause(tmp_path: Path, profile: Path) -> 
     done = session(tmp_path, profile, "--against", "profile", "--candidate", worse)
 
     assert done.code == 1, done.output
-    assert "REGRESSION: tokens per step, by prompt" in done.output
+    assert "REGRESSION: tokens per step by prompt" in done.output
     assert "acceptance" in done.output
     assert_clean(done, tmp_path)
 

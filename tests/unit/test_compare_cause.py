@@ -9,7 +9,7 @@ import pytest
 
 from draftgate.compare.cause import cause
 from draftgate.compare.factors import OUTSIDE
-from draftgate.compare.gates import BY_PROMPT, scale_of
+from draftgate.compare.gates import BY_PROMPT, scale_of, title
 from draftgate.compare.records import CellValues, Gate, Pair, Role, ServerStart, Stage
 from draftgate.errors import SpecError
 
@@ -362,7 +362,7 @@ def test_mean_wait_states_itself(metric: str, label: str) -> None:
 @pytest.mark.parametrize(
     ("metric", "change"),
     [
-        (BY_PROMPT, r"tokens per step by prompt -0\.1\d* tokens \[..\]"),
+        (BY_PROMPT, title(BY_PROMPT) + r" -0\.1\d* tokens \[..\]"),
         ("mean_acceptance_length", r"mean acceptance length -\d.* % \[..\]"),
         ("acceptance_pos_1_ratio", r"acceptance at position 1 -\d.* % \[..\]"),
     ],

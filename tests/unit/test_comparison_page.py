@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import Cause, FactorLoss, GateResult, Scale, StoredComparison
 from draftgate.errors import MeasurementError
-from draftgate.report.comparison.words import title
 from draftgate.report.comparison_page import page, write_page
 from draftgate.report.comparison_page.causes import cause_figure, cell_causes, position_figure
 from draftgate.report.comparison_page.intervals import interval_figure
@@ -239,7 +239,7 @@ def test_interval_panels_part_arms_and_scales(made: StoredComparison) -> None:
     rows = [len(re.findall(r": (?:pass|imp|reg|inc|inv)", panel.label)) for panel in panels]
 
     assert [panel.title for panel in panels[:3]] == ["Arm none", "Arm ngram", "Arm draft_model"]
-    assert panels[3].title == "Tokens per step, by prompt, all arms"
+    assert panels[3].title == "Tokens per step by prompt, all arms"
     assert rows == [6, 6, 6, 4]
     assert all(">Loss (%), worse to the right<" in panel.svg for panel in panels[:3])
     assert ">Loss (tokens), worse to the right<" in panels[3].svg
@@ -336,7 +336,7 @@ def test_raw_value_by_prompt_is_its_mean(made: StoredComparison) -> None:
     sides = [start.cells[0].prompts for start in (first.base, first.candidate)]
     means = [sum(value for _, value in prompts) / len(prompts) for prompts in sides]
 
-    place = [column.title for column in table.columns].index("Tokens per step, by prompt")
+    place = [column.title for column in table.columns].index("Tokens per step by prompt")
 
     assert table.rows[0][place].text == f"{means[0]:.2f} → {means[1]:.2f}"
 
@@ -357,7 +357,7 @@ def test_gates_that_share_a_cause_share_its_panel(made: StoredComparison) -> Non
     assert [len(found.metrics) for found in causes] == [2, 3]
     assert [panel.title for panel in cause_figure(causes).panels] == [
         "none, 8 streams: output tokens/s; time per token, p50",
-        "ngram, 8 streams: output tokens/s; time per token, p50; tokens per step, by prompt",
+        "ngram, 8 streams: output tokens/s; time per token, p50; tokens per step by prompt",
     ]
 
 

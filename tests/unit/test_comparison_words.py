@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from draftgate.compare.gates import title
+from draftgate.compare.reasons import explain
 from draftgate.compare.records import Cause, FactorLoss, Role, Scale, StageNumbers
 from draftgate.report.comparison.answer import (
     effort_text,
@@ -29,11 +31,11 @@ from draftgate.report.comparison.words import (
     percent_number,
     plain,
     stand_in,
-    title,
     unit,
 )
 from draftgate.report.format import MINUS, TIMES
 from draftgate.report.summary import READING_ORDER
+from draftgate.specs import CompareSpec
 from draftgate.verdict import Outcome
 from tests.support.comparisons import (
     BY_PROMPT,
@@ -85,7 +87,15 @@ def test_difference_has_the_unit_of_its_metric() -> None:
     assert _ascii(change_text(result)) == "-0.080 tokens [-0.100, -0.060]"
     assert _ascii(change_text(result, units=False)) == "-0.080 [-0.100, -0.060]"
     assert bounds_text(result.gate) == "0.01 / 0.05 tokens"
-    assert (title(BY_PROMPT), unit(BY_PROMPT)) == ("tokens per step, by prompt", "tokens")
+    assert (title(BY_PROMPT), unit(BY_PROMPT)) == ("tokens per step by prompt", "tokens")
+
+
+def test_reasons_name_a_metric_as_reports_do() -> None:
+    """The sentence under a verdict begins with the title that tables have."""
+    result = _result(BY_PROMPT, Scale.ABSOLUTE)
+
+    told = explain(result, CompareSpec(), suspect=False, trouble="").reason
+    assert told.startswith(f"{title(BY_PROMPT)} -0.080 tokens [")
 
 
 def test_second_stage_goes_before_the_first() -> None:

@@ -6,6 +6,7 @@ not escaped. Decides nothing.
 
 from collections.abc import Iterable, Sequence
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import GateResult, Role, Scale, StoredComparison
 from draftgate.report.comparison.words import (
     change_text,
@@ -16,7 +17,6 @@ from draftgate.report.comparison.words import (
     place,
     short_place,
     stand_in,
-    title,
 )
 from draftgate.report.format import count, percent
 from draftgate.report.headline import LABELS

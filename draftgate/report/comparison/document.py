@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from draftgate.compare.gates import higher_is_better
+from draftgate.compare.gates import higher_is_better, title
 from draftgate.compare.losses import change_of
 from draftgate.compare.records import (
     Cause,
@@ -30,7 +30,7 @@ from draftgate.compare.records import (
 from draftgate.compare.schedule import suspects
 from draftgate.records import Environment
 from draftgate.report.comparison.answer import engines, headline
-from draftgate.report.comparison.words import decisive, title, unit
+from draftgate.report.comparison.words import decisive, unit
 
 DOCUMENT_VERSION = 1
 """History: 1 first version. A field that is added, dropped or changes meaning raises it."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
+from draftgate.compare.gates import title
 from draftgate.compare.losses import change_of
 from draftgate.compare.records import GateResult, Role, StageNumbers, StoredComparison
 from draftgate.report.comparison.answer import engines, headline
@@ -18,7 +19,6 @@ from draftgate.report.comparison.words import (
     change_text,
     decisive,
     pairs_text,
-    title,
     values_text,
 )
 from draftgate.verdict import Outcome

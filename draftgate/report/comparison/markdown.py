@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import GateResult, Role, StoredComparison
 from draftgate.errors import SpecError
 from draftgate.report.comparison.answer import (
@@ -30,7 +31,6 @@ from draftgate.report.comparison.words import (
     pairs_text,
     place,
     plain,
-    title,
     values_text,
 )
 from draftgate.report.format import count

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import GateResult, Role, StoredComparison
 from draftgate.report.comparison.answer import (
     effort_text,
@@ -28,7 +29,6 @@ from draftgate.report.comparison.words import (
     place,
     plain,
     short_place,
-    title,
     values_text,
 )
 from draftgate.report.format import fixed

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.gates import BY_PROMPT, title
 from draftgate.compare.losses import Change, change_of
 from draftgate.compare.records import FactorLoss, Gate, GateResult, Scale, StageNumbers
 from draftgate.metrics import definition
@@ -32,15 +32,6 @@ LARGEST_PAIRS = 1000
 """More further pairs than that nobody starts."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-def title(metric: str) -> str:
-    """Return what reports call a gated metric.
-
-    Raises:
-        SpecError: If there is no such metric.
-    """
-    return "tokens per step, by prompt" if metric == BY_PROMPT else definition(metric).title
 
 
 def unit(metric: str) -> str:

@@ -9,8 +9,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import Cause, FactorLoss, GateResult
-from draftgate.report.comparison.words import factor_text, title
+from draftgate.report.comparison.words import factor_text
 from draftgate.report.comparison_page.marks import NAMED, NOT_NAMED
 from draftgate.report.comparison_page.names import cell_title, worse_when
 from draftgate.report.comparison_page.rows import Block, Row, reach_of, row_plot

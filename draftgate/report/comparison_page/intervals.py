@@ -6,8 +6,9 @@ tokens. Chooses what is drawn; `rows` draws it.
 
 from collections.abc import Sequence
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import GateResult, Scale
-from draftgate.report.comparison.words import decisive, title
+from draftgate.report.comparison.words import decisive
 from draftgate.report.comparison_page.marks import OUTCOMES
 from draftgate.report.comparison_page.names import (
     arms_of,

@@ -5,8 +5,8 @@ Chooses what is drawn; `sequence` draws it.
 
 from collections.abc import Sequence
 
+from draftgate.compare.gates import title
 from draftgate.compare.records import Gate, GateResult, Pair, Stage, StoredComparison
-from draftgate.report.comparison.words import title
 from draftgate.report.comparison_page.names import (
     STAGES,
     cell_title,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from draftgate.compare.gates import BY_PROMPT
+from draftgate.compare.gates import BY_PROMPT, title
 from draftgate.compare.records import (
     CellValues,
     Gate,
@@ -17,7 +17,6 @@ from draftgate.report.comparison.words import (
     change_text,
     p_text,
     place,
-    title,
     unit,
     values_text,
 )
