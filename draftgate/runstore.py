@@ -15,7 +15,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from draftgate.clock import Clock
 from draftgate.codec import decode, encode
-from draftgate.errors import BaselineError, MeasurementError, SpecError
+from draftgate.errors import BaselineError, DraftgateError, MeasurementError, SpecError
 from draftgate.files import replacing, write_text
 from draftgate.records import Environment, RunSamples, TrafficAcceptance
 from draftgate.requestfile import from_table, to_table, write_table
@@ -293,17 +293,40 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn a failed write into one error that says where and what to do."""
+def writing(
+    what: str,
+    path: Path,
+    *,
+    left: str,
+    advice: str,
+    kind: type[DraftgateError] = MeasurementError,
+) -> Iterator[None]:
+    """Turn a failed write into one error that says where, what is left and what to do.
+
+    Args:
+        what: What is written, for example "run record".
+        path: Where.
+        left: A sentence on what is there after the failure.
+        advice: What helps, an imperative in lower case; after a full disk or
+            quota the message names room as the other way out.
+        kind: Class of the error.
+
+    Raises:
+        DraftgateError: Of `kind`, in place of any OSError.
+    """
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "Free some space there, or choose" if full else "Choose"
-        raise MeasurementError(
-            f"run record {path}: cannot be written ({error.strerror or error}). Nothing "
-            f"half-written is left. {advice} another folder for runs."
+        step = f"Free some space there, or {advice}" if full else advice[:1].upper() + advice[1:]
+        raise kind(
+            f"{what} {path}: cannot be written ({error.strerror or error}). {left} {step}"
         ) from error
+
+
+def _writing(path: Path) -> AbstractContextManager[None]:
+    left, advice = "Nothing half-written is left.", "choose another folder for runs."
+    return writing("run record", path, left=left, advice=advice)
 
 
 def new_id(name: str, now: datetime) -> str:

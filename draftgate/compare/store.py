@@ -12,18 +12,18 @@ Each file appears whole or not at all. Knows the layout and decides nothing.
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from draftgate.codec import decode, encode
 from draftgate.compare.records import COMPARISON_SCHEMA_VERSION, ComparisonHeader, Pair
-from draftgate.errors import BaselineError, MeasurementError
+from draftgate.errors import BaselineError
 from draftgate.files import write_text
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import RunSamples
-from draftgate.runstore import slug, write_samples
+from draftgate.runstore import slug, write_samples, writing
 
 T = TypeVar("T")
 
@@ -209,13 +209,10 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise MeasurementError(
-            f"comparison {path}: cannot be written ({error.strerror or error}). Nothing "
-            "half-written is left; pairs that were stored before are. Free space or choose another "
-            "folder with --out, then go on with --resume."
-        ) from error
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return writing(
+        "comparison",
+        path,
+        left="Nothing half-written is left; pairs that were stored before are.",
+        advice="choose another folder with --out. What was begun goes on with --resume.",
+    )

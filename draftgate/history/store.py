@@ -19,7 +19,7 @@ Knows how nights are laid out, nothing of series or changes.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from draftgate.errors import BaselineError, MeasurementError
+from draftgate import runstore
+from draftgate.errors import BaselineError
 from draftgate.files import replacing
 from draftgate.history.records import NightRows
 
@@ -280,20 +281,14 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """Turn a failed write into one error that says where and what to do.
 
     Raises:
         MeasurementError: In place of any OSError.
     """
-    try:
-        yield
-    except OSError as error:
-        raise MeasurementError(
-            f"history {path}: cannot be written ({error.strerror or error}). Nothing half-written "
-            "is left. Free some space, or choose another folder with --history."
-        ) from error
+    left, advice = "Nothing half-written is left.", "choose another folder with --history."
+    return runstore.writing("history", path, left=left, advice=advice)
 
 
 def slug(name: str) -> str:

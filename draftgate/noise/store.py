@@ -14,6 +14,7 @@ from draftgate.files import write_text
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.noise.records import NOISE_SCHEMA_VERSION, NoiseStudy
 from draftgate.records import Environment
+from draftgate.runstore import writing
 from draftgate.specs import Profile
 
 NOISE_COMMAND = "draftgate calibrate --gate"
@@ -39,14 +40,14 @@ def write_noise(root: Path, study: NoiseStudy, profile: Profile) -> Path:
     """
     path = noise_path(root, study.environment, profile)
     _expect_same(path, study, profile)
-    try:
+    with writing(
+        "noise study",
+        path,
+        left="What was there is unchanged.",
+        advice=f"check the folder's permissions, then: {NOISE_COMMAND}",
+        kind=BaselineError,
+    ):
         write_text(path, to_lines(encode(study)) + "\n")
-    except OSError as error:
-        raise BaselineError(
-            f"noise study {path}: cannot be written ({error.strerror or error}); what was there "
-            f"is unchanged. Free some space or check the folder's permissions, then: "
-            f"{NOISE_COMMAND}"
-        ) from error
     return path
 
 

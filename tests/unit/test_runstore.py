@@ -26,7 +26,14 @@ from draftgate.records import (
     StreamChunk,
     Window,
 )
-from draftgate.runstore import RunDirectory, _writing, load_run, read_samples, write_samples
+from draftgate.runstore import (
+    RunDirectory,
+    _writing,
+    load_run,
+    read_samples,
+    write_samples,
+    writing,
+)
 from draftgate.specs import ProcessLaunch, Profile, UrlLaunch
 from draftgate.verdict import Verdict
 from tests.support.samples import (
@@ -255,6 +262,26 @@ def test_real_full_device_becomes_a_measurement_error(tmp_path: Path) -> None:
     assert str(tmp_path / "run.json") in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [
+        (errno.ENOSPC, "Free some space there, or ask for help."),
+        (errno.EDQUOT, "Free some space there, or ask for help."),
+        (errno.EACCES, "Ask for help."),
+    ],
+)
+def test_room_is_asked_for_only_where_it_lacks(tmp_path: Path, number: int, step: str) -> None:
+    """All stores word a failed write alike: place, cause, what is left, what to do; in their class."""
+    with (
+        pytest.raises(BaselineError) as caught,
+        writing("thing", tmp_path, left="It is whole.", advice="ask for help.", kind=BaselineError),
+    ):
+        raise OSError(number, "no")
+
+    told = f"thing {tmp_path}: cannot be written (no). It is whole. {step}"
+    assert str(caught.value) == told
 
 
 def test_unwritable_folder_becomes_a_measurement_error(tmp_path: Path) -> None:
