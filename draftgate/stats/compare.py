@@ -84,25 +84,27 @@ def compare_runs(
         differences of logarithms (Biometrika 6 (1908) 1-25).
     """
     del higher_is_better  # part of the agreed signature; see the docstring
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    if not margin_ratio >= 0.0:
-        raise ValueError(f"margin_ratio must be >= 0, got {margin_ratio}")
+    _check_settings(margin_ratio, confidence)
     log_base, log_candidate = _logs(base, "base"), _logs(candidate, "candidate")
     change = _mean(log_candidate) - _mean(log_base)
-    if paired:
-        half, p_value = _student(log_base, log_candidate, change, confidence)
-    else:
-        half, p_value = _welch(log_base, log_candidate, change, confidence)
+    interval, method = (_student, PAIRED_METHOD) if paired else (_welch, METHOD)
+    half, p_value = interval(log_base, log_candidate, change, confidence)
     return Comparison(
         estimate_ratio=_exp(change),
         low_ratio=_exp(change - half),
         high_ratio=_exp(change + half),
         p_value=p_value,
-        method=PAIRED_METHOD if paired else METHOD,
+        method=method,
         n_base=log_base.size,
         n_candidate=log_candidate.size,
     )
+
+
+def _check_settings(margin_ratio: float, confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    if not margin_ratio >= 0.0:
+        raise ValueError(f"margin_ratio must be >= 0, got {margin_ratio}")
 
 
 def _logs(values: Sequence[float] | FloatArray, side: str) -> FloatArray:

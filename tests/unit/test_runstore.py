@@ -273,7 +273,7 @@ def test_real_full_device_becomes_a_measurement_error(tmp_path: Path) -> None:
     ],
 )
 def test_room_is_asked_for_only_where_it_lacks(tmp_path: Path, number: int, step: str) -> None:
-    """All stores word a failed write alike: place, cause, what is left, what to do; in their class."""
+    """All stores word a failed write alike, each in its class: place, cause, rest, next step."""
     with (
         pytest.raises(BaselineError) as caught,
         writing("thing", tmp_path, left="It is whole.", advice="ask for help.", kind=BaselineError),
