@@ -16,7 +16,8 @@ A side is one of these forms, or a form and assignments with `;` between them, a
     ARM=http://HOST:PORT,...       live servers by arm; arms without one are left out
 
 In order: `--set` of both sides, the form, its assignments, the strict reader, `--arm`. A
-profile has to be right by itself, before any of them. Starts nothing, asks no server.
+profile has to be right before the form: by itself, or with `--set`. Starts nothing, asks no
+server.
 """
 
 import re
@@ -75,7 +76,7 @@ def resolve_side(
     label = without_secrets(text.strip())
     try:
         form = read_form(text, arms)
-        recipe = _recipe(form, profile_name)
+        recipe = _recipe(form, profile_name, overrides)
         document = _document(recipe, overrides)
         form.edit(document)
         for assignment in form.assignments:
@@ -133,30 +134,65 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def _recipe(form: Form, profile_name: str) -> Recipe:
-    """Return the profile's text that the side starts from; it is right by itself."""
+def _recipe(form: Form, profile_name: str, overrides: Sequence[str]) -> Recipe:
+    """Return the profile's text that the side starts from; right as `_source` says."""
     if form.kind == "git":
-        recipe = _committed(form.text.removeprefix("git:"), profile_name)
-        parse_profile(recipe.text, recipe.source)
+        recipe = _committed(form.text.removeprefix("git:"), profile_name, overrides)
+        _check(recipe, overrides)
         return recipe
     other = form.kind == "profile" and form.text not in ITSELF
-    profile = load_profile(form.text if other else profile_name)
-    return Recipe(profile.text, profile.source)
+    source = _source(form.text if other else profile_name, overrides)
+    return Recipe(source.read_text(encoding="utf-8"), source)
 
 
-def _committed(ref_and_path: str, profile_name: str) -> Recipe:
+def _committed(ref_and_path: str, profile_name: str, overrides: Sequence[str]) -> Recipe:
     ref, _, path = ref_and_path.partition(":")
     if path:
         return recipe_at(ref, Path.cwd(), path)
-    source = load_profile(profile_name).source
+    source = _source(profile_name, overrides)
     return recipe_at(ref, source.parent, f"./{source.name}")
+
+
+def _source(name_or_path: str, overrides: Sequence[str]) -> Path:
+    """Return the file of a profile that is right by itself or with the overrides.
+
+    Either will do: one may be completed by an override, and an override may be meant for
+    what the form makes of the profile, as `engine.docker.gpus` is for `image:NAME`.
+    """
+    try:
+        return load_profile(name_or_path).source
+    except SpecError:
+        if not overrides:
+            raise
+        return load_profile(name_or_path, overrides).source
+
+
+def _check(recipe: Recipe, overrides: Sequence[str]) -> None:
+    """Do nothing if a recipe is right by itself or with the overrides, as in `_source`."""
+    try:
+        parse_profile(recipe.text, recipe.source)
+    except SpecError:
+        if not overrides:
+            raise
+        document, place = _assigned(recipe, overrides), Place(str(recipe.source))
+        build_profile(document, place, recipe.source, recipe.text)
+
+
+def _assigned(recipe: Recipe, overrides: Sequence[str]) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(recipe.text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(
+            f"profile {recipe.source}: got text that is not TOML: {error}. Correct that line."
+        ) from error
+    for assignment in overrides:
+        assign(document, assignment)
+    return document
 
 
 def _document(recipe: Recipe, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the recipe's document with the overrides made, its tables still tables."""
-    document = tomllib.loads(recipe.text)
-    for assignment in overrides:
-        assign(document, assignment)
+    document = _assigned(recipe, overrides)
     engine, arms = document["engine"], document["arm"]
     if (
         not isinstance(engine, dict)

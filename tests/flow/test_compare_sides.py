@@ -97,6 +97,19 @@ def test_another_file_as_of_a_ref(repository: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
+def test_overrides_complete_a_committed_file(repository: Path) -> None:
+    """A file that is right only with `--set` may come from a ref as well."""
+    profile = repository / "profiles" / "small.toml"
+    text = profile.read_text(encoding="utf-8")
+    profile.write_text(text.replace('"--enforce-eager"', "3"), encoding="utf-8")
+    _git(repository, "commit", "--quiet", "--all", "--message", "Leave the arguments open")
+
+    with pytest.raises(SpecError, match=r"engine\.args: got \[3\]"):
+        side("git:HEAD", profile)
+    found = side("git:HEAD", profile, (), 'engine.args=["--foo"]')
+    assert found.arms[0].engine.args == ("--foo",)
+
+
 def test_assignments_after_a_ref(repository: Path) -> None:
     """They change the file as it was then."""
     profile = repository / "profiles" / "small.toml"

@@ -329,12 +329,20 @@ def test_overrides_that_replace_a_table(profile: Path, text: str, override: str)
         side(text, profile, (), override)
 
 
-def test_a_profile_has_to_be_right_by_itself(tmp_path: Path) -> None:
+def test_a_profile_has_to_be_right_before_its_side(tmp_path: Path) -> None:
     """What a side would repair is still refused: the other side has it too."""
     wrong = write_profile(tmp_path, ('"--enforce-eager"', "3"))
 
     with pytest.raises(SpecError, match=r"engine\.args: got \[3\], expected a list of strings"):
         side("engine.args=[]", wrong)
+
+
+def test_what_both_sides_are_given_completes_a_profile(tmp_path: Path) -> None:
+    """A profile that is right only with `--set` is compared as it is then."""
+    open_profile = write_profile(tmp_path, ('"--enforce-eager"', "3"))
+
+    found = side("engine.dtype=float32", open_profile, (), 'engine.args=["--foo"]').arms[0].engine
+    assert (found.args, found.dtype) == (("--foo",), "float32")
 
 
 def test_no_git(profile: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
