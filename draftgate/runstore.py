@@ -7,7 +7,8 @@
     logs/               whatever the engines wrote
 
 Knows how these are laid out and nothing of what they mean. Each file appears
-whole or not at all, so a run that was killed can still be read.
+whole or not at all, so a run that was killed can still be read. What may be a
+secret is not in them (`draftgate.hidden`).
 """
 
 import errno
@@ -28,6 +29,7 @@ from draftgate.clock import Clock
 from draftgate.codec import decode, encode
 from draftgate.errors import BaselineError, DraftgateError, MeasurementError, SpecError
 from draftgate.files import replacing, write_text
+from draftgate.hidden import hide
 from draftgate.records import Environment, RunSamples, TrafficAcceptance
 from draftgate.requestfile import from_table, to_table, write_table
 from draftgate.specs import Profile
@@ -148,7 +150,7 @@ class RunDirectory:
             MeasurementError: If it cannot be written.
         """
         header = _read_header(self.path)
-        commands = tuple(sorted({**dict(header.commands), arm: command}.items()))
+        commands = tuple(sorted({**dict(header.commands), arm: hide(command)}.items()))
         self._write_header(replace(header, commands=commands))
 
     def add(self, run: RunSamples) -> Path:
@@ -233,7 +235,7 @@ def write_samples(path: Path, run: RunSamples) -> None:
     Raises:
         MeasurementError: If it cannot be written; nothing of it is left.
     """
-    rest = encode(replace(run, records=()))
+    rest = hide(encode(replace(run, records=())))
     document = json.dumps({"schema": RUN_SCHEMA_VERSION, "run": rest}, allow_nan=False)
     table = to_table(run.records, {_METADATA_KEY: document.encode()})
     with _writing(path), replacing(path) as part:
@@ -267,7 +269,7 @@ def _read_json(path: Path, kind: type[T]) -> T:
 
 
 def _write_json(path: Path, value: object) -> None:
-    text = json.dumps(encode(value), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(hide(encode(value)), indent=1, allow_nan=False) + "\n"
     with _writing(path):
         write_text(path, text)
 

@@ -5,6 +5,7 @@ can be killed at any time and taken up again. What a verdict is stands in
 `judge`.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +22,14 @@ from draftgate.compare.records import (
     Stage,
     StoredComparison,
 )
+from draftgate.compare.restored import with_secrets
 from draftgate.compare.schedule import Stages, next_place
 from draftgate.compare.store import ComparisonFolder, ComparisonState
 from draftgate.compare.take import Bench, Place, Say, take_pair
 from draftgate.datasets import load_prompts
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, MeasurementError
+from draftgate.hidden import hide
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import Environment
 from draftgate.runstore import new_id
@@ -102,8 +105,9 @@ def open_confirmation(
     Raises:
         BaselineError: If the first folder is damaged, or from other hardware.
         MeasurementError: If it cannot be written.
+        SpecError: If a secret that its servers need is not set here.
     """
-    asked = first.header()
+    asked = _startable(first)
     here = describe(asked.environment.engine)
     check_hardware(asked.environment, here)
     now = clock.wall()
@@ -145,10 +149,12 @@ def run_comparison(
     Raises:
         BaselineError: If the folder is damaged, or from other hardware.
         MeasurementError: If a pair cannot be stored, or an engine changed in the middle.
-        SpecError: If the engine cannot run what a side asks for.
+        SpecError: If the engine cannot run what a side asks for, or a secret of a
+            comparison from another process is not set here.
     """
-    header = folder.header()
+    header = _startable(folder)
     check_hardware(header.environment, describe(header.environment.engine))
+    say = _without_secrets(say)
     state = _resume(folder, say)
     pairs = list(folder.pairs())
     bench = _bench(folder, header, say, clock)
@@ -300,6 +306,19 @@ def _resume(folder: ComparisonFolder, say: Say) -> ComparisonState:
     state = replace(state, ended="running", sittings=state.sittings + 1, notes=notes)
     folder.write_state(state)
     return state
+
+
+def _startable(folder: ComparisonFolder) -> ComparisonHeader:
+    """Return what was asked for, as stored, with the real values that the servers need."""
+    stored, asked = folder.header(), folder.asked
+    if asked is None:
+        return with_secrets(stored, os.environ)
+    return replace(stored, base=asked.base, candidate=asked.candidate)
+
+
+def _without_secrets(say: Say) -> Say:
+    """Return `say` for lines that may quote a server's command or log."""
+    return lambda line: say(hide(line))
 
 
 def _bench(folder: ComparisonFolder, header: ComparisonHeader, say: Say, clock: Clock) -> Bench:

@@ -20,7 +20,6 @@ profile has to be right before the form: by itself, or with `--set`. Starts noth
 server.
 """
 
-import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -31,27 +30,12 @@ from draftgate.compare.forms import ITSELF, Form, read_form, require_arms
 from draftgate.compare.recipes import Recipe, recipe_at
 from draftgate.compare.records import SideSpec
 from draftgate.errors import SpecError
+from draftgate.hidden import hide
 from draftgate.specfile import load_profile, parse_profile
 from draftgate.specfile.build import build_profile
 from draftgate.specfile.overrides import assign
 from draftgate.specfile.table import Place, show
 from draftgate.specs import Arm, Profile, UrlLaunch
-
-_SECRETS = (
-    (re.compile(r"""(?<=://)[^\s/"']+@"""), "***@"),
-    (re.compile(r"""(?<=://)([^\s?"']*)\?[^\s"']+"""), r"\1?***"),
-    (
-        re.compile(
-            r"""(\b(?!KEY=VALUE\b)[A-Z0-9_]*(?:TOKEN|KEY|SECRET|PASSWORD)\s*=\s*)("[^"]*"|'[^']*'|[^\s;,}]+)"""
-        ),
-        r"\1***",
-    ),
-    (
-        re.compile(r"""(--[\w-]*(?:token|key|secret|password)(?:=|["']\s*,\s*["']))[^"']+"""),
-        r"\1***",
-    ),
-)
-"""Where a side may hold a secret: user and query of an address, variables and flags named so."""
 
 
 def resolve_side(
@@ -73,7 +57,7 @@ def resolve_side(
         SpecError: If the text is no form (the message lists them), what it names
             is not there, or the profile is wrong with it.
     """
-    label = without_secrets(text.strip())
+    label = hide(text.strip())
     try:
         form = read_form(text, arms)
         recipe = _recipe(form, profile_name, overrides)
@@ -85,7 +69,7 @@ def resolve_side(
         profile = build_profile(document, Place(str(recipe.source)), recipe.source, content)
         profile = replace(profile, arms=_kept(profile.arms, arms))
     except SpecError as error:
-        raise SpecError(f"side {label!r}: {without_secrets(str(error))}") from error
+        raise SpecError(f"side {label!r}: {hide(str(error))}") from error
     restarts = not any(isinstance(arm.engine.launch, UrlLaunch) for arm in profile.arms)
     return SideSpec(label, form.kind, profile.arms, restarts), profile
 
@@ -121,17 +105,6 @@ def check_sides(
                 f"sides: got {'; '.join(found)}, expected no difference there: {why}. Set it for "
                 "both with --set."
             )
-
-
-def without_secrets(text: str) -> str:
-    """Return `text` with `***` in place of what is known to hold secrets.
-
-    That is user and query of an address, and the value of a variable or flag whose
-    name ends in token, key, secret or password.
-    """
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 def _recipe(form: Form, profile_name: str, overrides: Sequence[str]) -> Recipe:
@@ -211,7 +184,7 @@ def _document(recipe: Recipe, overrides: Sequence[str]) -> dict[str, Any]:
 def _notes(label: str, recipe: Recipe, overrides: Sequence[str]) -> str:
     """Return comments that say what was made of the text."""
     commit = f" (commit {recipe.commit})" if recipe.commit else ""
-    notes = [f"override: {without_secrets(assignment)}" for assignment in overrides]
+    notes = [f"override: {hide(assignment)}" for assignment in overrides]
     return "".join(
         f"\n# {' '.join(note.splitlines())}" for note in (*notes, f"side: {label}{commit}")
     )

@@ -13,7 +13,7 @@ Each file appears whole or not at all. Knows the layout and decides nothing.
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from draftgate.codec import decode, encode
 from draftgate.compare.records import COMPARISON_SCHEMA_VERSION, ComparisonHeader, Pair
 from draftgate.errors import BaselineError
 from draftgate.files import write_text
+from draftgate.hidden import hide
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import RunSamples
 from draftgate.runstore import slug, write_samples, writing
@@ -51,9 +52,11 @@ class ComparisonState:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFolder:
-    """A comparison's folder; one writer at a time."""
+    """A comparison's folder; one writer at a time. What may be secret is not written."""
 
     path: Path
+    asked: ComparisonHeader | None = field(default=None, repr=False, compare=False)
+    """What was asked for, secrets included; None where it was read back from disk."""
 
     @property
     def logs(self) -> Path:
@@ -67,7 +70,7 @@ class ComparisonFolder:
         Raises:
             MeasurementError: If it cannot be written.
         """
-        folder = cls(root / header.id)
+        folder = cls(root / header.id, header)
         with _writing(folder.path):
             root.mkdir(parents=True, exist_ok=True)
             folder.path.mkdir()
@@ -168,7 +171,7 @@ class ComparisonFolder:
         return path
 
     def _write(self, name: str, value: object) -> None:
-        text = json.dumps(encode(value), indent=1, allow_nan=False) + "\n"
+        text = json.dumps(hide(encode(value)), indent=1, allow_nan=False) + "\n"
         with _writing(self.path / name):
             write_text(self.path / name, text)
 

@@ -10,6 +10,7 @@ import pytest
 
 from draftgate.compare.run import load_comparison
 from draftgate.compare.store import newest
+from draftgate.hidden import HIDDEN
 from draftgate.verdict import Outcome
 from tests.support.flow import NONE, Started, assert_clean, draftgate, write_profile
 
@@ -82,6 +83,25 @@ def test_slower_build_is_a_regression_with_its_cause(tmp_path: Path, profile: Pa
     assert result.cause.named == ("step time",)
     assert "step time" in done.output
     assert_clean(done, tmp_path)
+
+
+def test_no_file_and_no_line_holds_a_secret(tmp_path: Path) -> None:
+    """Planted in the profile, in `--set` and in a side: in no file, record or line of the job."""
+    env = '\n[engine.env]\nHF_TOKEN = "hf_planted-0"\n'
+    profile = write_profile(tmp_path / "fake.toml", {"none": NONE}, gates=COMPARE + env)
+    side = "profile;arm.none.env.DB_PASSWORD='planted-2 x'"
+    call = ["compare", "profile", side, "--set", "arm.none.env.A_SECRET=planted-1"]
+
+    done = draftgate(tmp_path, *call, "--profile", str(profile))
+
+    assert done.code == 0, done.output
+    files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    held = {path.name: path.read_bytes() for path in files}
+    assert {"comparison.json", "report.html", "comment.md", "result.json"} <= held.keys()
+    assert [name for name, data in held.items() if b"planted" in data] == []
+    assert "planted" not in done.output
+    env_of = dict(load_comparison(compared(tmp_path)).header.candidate.arms[0].engine.env)
+    assert {env_of[name] for name in ("HF_TOKEN", "A_SECRET", "DB_PASSWORD")} == {HIDDEN}
 
 
 def test_killed_comparison_leaves_nothing_half_written_and_resumes(

@@ -188,3 +188,17 @@ def test_planted_faults_are_regressions_with_their_cause(
     assert found["ngram", "mean_acceptance_length"][0] is Outcome.REGRESSION
     assert "REGRESSION per_token_p50_s: " in ended.output
     assert_clean(ended, accepted)
+
+
+def test_no_file_and_no_line_of_a_session_holds_a_secret(tmp_path: Path) -> None:
+    """Planted in the profile's variables: gone from the run folder and from what is printed."""
+    env = '\n[engine.env]\nHF_TOKEN = "hf_planted-0"\nDB_PASSWORD = "planted-1 x"\n'
+    profile = write_profile(tmp_path / "fake.toml", {"none": NONE}, gates=env)
+
+    ended = main_job(tmp_path, profile)
+
+    files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    held = {path.name: path.read_bytes() for path in files}
+    assert {"run.json", "report.html", "report.md"} <= held.keys(), ended.output
+    assert [name for name, data in held.items() if b"planted" in data] == []
+    assert "planted" not in ended.output

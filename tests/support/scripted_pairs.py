@@ -56,6 +56,7 @@ class Script:
         seed: Of the noise.
         trouble: Reasons by (arm, slot, attempt); "*" stands for any arm.
         calls: Places that were asked for.
+        benches: What each pair was given, in the same order.
         before: Called with each place before the pair is drawn.
     """
 
@@ -64,11 +65,13 @@ class Script:
     seed: int = 1
     trouble: Mapping[tuple[str, int, int], str] = field(default_factory=dict)
     calls: list[Place] = field(default_factory=list)
+    benches: list[Bench] = field(default_factory=list)
     before: Callable[[Place], None] = lambda _place: None
 
     def __call__(self, bench: Bench, place: Place) -> Pair:
         """Return the pair of a place; the same place always gives the same one."""
         self.calls.append(place)
+        self.benches.append(bench)
         self.before(place)
         key = (place.slot, place.attempt)
         reason = self.trouble.get((place.arm, *key)) or self.trouble.get(("*", *key), "")

@@ -10,19 +10,22 @@ import pytest
 from draftgate.clock import ManualClock
 from draftgate.compare.records import Stage
 from draftgate.compare.run import (
+    Sides,
     load_comparison,
+    open_comparison,
     open_confirmation,
     run_comparison,
 )
 from draftgate.compare.schedule import Stages, order_of, suspects
 from draftgate.compare.store import ComparisonFolder
 from draftgate.compare.take import Place
-from draftgate.errors import BaselineError, MeasurementError
+from draftgate.errors import BaselineError, MeasurementError, SpecError
 from draftgate.specs import CompareSpec, PairedGateSpec
 from draftgate.verdict import Outcome
 from tests.support.scripted_pairs import PLAN, SPEED, Build, Script, folder
 
 SLOWER = Build(step_s=0.0324)
+SECRET = "hf_planted-0123"
 
 
 def quiet(_line: str) -> None:
@@ -177,6 +180,91 @@ def test_killed_comparison_resumes_where_it_was(tmp_path: Path) -> None:
     assert any(
         "none-search-06 was interrupted" in n for n in load_comparison(made.path).result.notes
     )
+
+
+def with_secret(made: ComparisonFolder, *, argument: bool = False) -> ComparisonFolder:
+    """Return a new comparison like this one whose servers are given a secret."""
+    held = made.header()
+    args = ("--api-key", SECRET) if argument else ()
+    engine = replace(held.base.arms[0].engine, args=args, env=(("A", "1"), ("HF_TOKEN", SECRET)))
+    arms = (replace(held.base.arms[0], engine=engine),)
+    sides = Sides(
+        replace(held.profile, arms=arms, text=f"HF_TOKEN = '{SECRET}'"),
+        replace(held.base, arms=arms),
+        replace(held.candidate, arms=arms),
+    )
+    argv = ("draftgate", "compare", f"engine.env.HF_TOKEN={SECRET}")
+    return open_comparison(made.path, sides, held.gates, held.plan, argv=argv)
+
+
+def secrets_given(script: Script) -> set[str | None]:
+    """Return what the servers of a script's pairs were given as HF_TOKEN."""
+    return {
+        dict(arm.engine.env).get("HF_TOKEN")
+        for bench in script.benches
+        for side in (bench.base, bench.candidate)
+        for arm in side.arms
+    }
+
+
+def test_secrets_reach_servers_and_no_file(tmp_path: Path) -> None:
+    """The servers get the real value; neither a file nor a line of progress holds it."""
+    made, told = with_secret(folder(tmp_path)), list[str]()
+    script = Script(trouble={("*", 0, 0): f"the server died: {{'api_key': ['{SECRET}']}}"})
+
+    run_comparison(made, told.append, take=script)
+
+    assert secrets_given(script) == {SECRET}
+    assert any("the server died" in line for line in told)
+    assert SECRET not in "\n".join(told)
+    held = [path for path in made.path.rglob("*") if path.is_file()]
+    assert len(held) > 8
+    assert [path.name for path in held if SECRET in path.read_text()] == []
+
+
+def test_resume_takes_secrets_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not stored is asked for by name, and then reaches the servers again."""
+    path, script = with_secret(folder(tmp_path)).path, Script()
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(SpecError, match=r"arm 'none': got no value of HF_TOKEN, which was not"):
+        run(ComparisonFolder(path), script)
+    assert script.calls == []
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+
+    assert run(ComparisonFolder(path), script) is Outcome.PASS
+
+    assert secrets_given(script) == {SECRET}
+
+
+def test_confirmation_takes_secrets_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later job that confirms starts its servers with the real value, and stores it no more."""
+    made, script = with_secret(folder(tmp_path)), Script(candidate=SLOWER)
+    run_comparison(made, quiet, take=script, stages=Stages.SEARCH)
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+
+    later = open_confirmation(tmp_path, ComparisonFolder(made.path), argv=())
+    fresh = Script(candidate=SLOWER)
+    run_comparison(later, quiet, take=fresh, stages=Stages.CONFIRM)
+
+    assert secrets_given(fresh) == {SECRET}
+    assert SECRET not in (later.path / "comparison.json").read_text()
+
+
+def test_argument_that_was_not_stored_is_not_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server is never started with what stands in the place of a secret."""
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    path, script = with_secret(folder(tmp_path), argument=True).path, Script()
+
+    with pytest.raises(SpecError, match=r"arm 'none': got an argument that was not stored"):
+        run(ComparisonFolder(path), script)
+
+    assert script.calls == []
 
 
 def test_resumed_comparison_says_the_same_as_one_sitting(tmp_path: Path) -> None:

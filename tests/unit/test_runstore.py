@@ -7,6 +7,7 @@ import string
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from draftgate.clock import ManualClock
 from draftgate.codec import decode, encode
 from draftgate.errors import BaselineError, MeasurementError
+from draftgate.hidden import HIDDEN
 from draftgate.records import (
     ClientHealth,
     Failure,
@@ -142,6 +144,34 @@ def test_run_folder_comes_back_equal(tmp_path: Path) -> None:
     assert stored.baseline == "baselines/a.json"
     assert stored.id == path.name
     assert stored.started_at == "2026-01-01T00:00:00+00:00"
+
+
+def test_no_file_of_a_run_holds_a_secret(tmp_path: Path) -> None:
+    """Planted in a variable, an argument, text, call, command and reason: gone from all."""
+    secret = "hf_planted-0123"
+    profile = make_profile(concurrencies=(1,), repeats=1)
+    arms = tuple(
+        replace(
+            arm,
+            engine=replace(
+                arm.engine, args=("--api-key", secret), env=(("HF_TOKEN", secret), ("A", "plain"))
+            ),
+        )
+        for arm in profile.arms
+    )
+    profile = replace(profile, arms=arms, text=f'env = {{ HF_TOKEN = "{secret}" }}')
+    argv = ["draftgate", "--set", f'engine.env.HF_TOKEN="{secret}"']
+    directory = RunDirectory.create(tmp_path, profile, argv, ManualClock())
+    directory.write_environment(make_environment())
+    directory.write_command("none", f"HF_TOKEN={secret} serve --api-key {secret} --port 1")
+    directory.add(make_run(requests=1, invalid=(f"log: {{'api_key': ['{secret}']}}",)))
+
+    held = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    stored = load_run(directory.path)
+    assert len(held) == 2
+    assert [name for name, data in held.items() if secret.encode() in data] == []
+    assert stored.profile.arms[0].engine.env == (("HF_TOKEN", HIDDEN), ("A", "plain"))
+    assert stored.commands["none"] == f"HF_TOKEN={HIDDEN} serve --api-key {HIDDEN} --port 1"
 
 
 def test_run_ids_name_time_and_profile_and_do_not_collide(tmp_path: Path) -> None:
