@@ -15,11 +15,12 @@ from typing import Any
 
 from draftgate.clock import Clock
 from draftgate.codec import decode, encode, to_lines
+from draftgate.datasets import with_prompts_digest
 from draftgate.errors import BaselineError
 from draftgate.files import write_text
 from draftgate.metrics import DEFINITIONS_VERSION, compute_all
 from draftgate.records import Environment, RunSamples
-from draftgate.specs import SLO, Profile
+from draftgate.specs import SLO, Profile, WorkloadSpec
 
 # History: 1 first version.
 BASELINE_SCHEMA_VERSION = 1
@@ -45,6 +46,16 @@ _FREE_ENGINE = frozenset(
     # is what a comparison with the baseline is for.
     {"launch", "args", "env", "plugins", "startup_timeout_s"}
 )
+_FIRST_PROMPTS = {
+    "arithmetic": "add390baa2d21062",
+    "chat": "4ee3f7f5eb765ce4",
+    "code": "b00473d011e421f8",
+    "mixed": "6ea4cf0a2553f5b8",
+}
+"""What the built-in datasets held since the first baseline. Records from before digests were kept
+name the dataset alone and mean these: prompts/*.jsonl have not changed since (git log), and the
+acceptance baseline of that time holds the same digests."""
+
 _FREE_SPECULATIVE = frozenset({"model"})  # a newly trained draft head is judged, not refused
 
 
@@ -174,9 +185,12 @@ def baseline_path(root: Path, environment: Environment, profile: Profile) -> Pat
 def workload_digest(profile: Profile) -> str:
     """Return a short hash of what decides whether two runs can be compared.
 
-    That is what is sent and what each arm serves; not the description, gates or
-    limits, not how often or how the server is started, and not which draft
-    model is used, because that is what a comparison may be about.
+    That is what is sent, prompts included, and what each arm serves; not the
+    description, gates or limits, not how often or how the server is started, and
+    not which draft model is used, because that is what a comparison may be about.
+
+    Raises:
+        SpecError: If the prompts of a workload that was not sent yet can't be read.
     """
     text = json.dumps(_deciding(profile), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -366,13 +380,23 @@ def _without(cell: Cell, metric: str) -> Cell:
 
 def _deciding(profile: Profile) -> dict[str, Any]:
     """Return what decides comparability, as a document that a diff can show."""
-    workload = {
-        key: value for key, value in encode(profile.workload).items() if key not in _FREE_WORKLOAD
-    }
     return {
-        "workload": workload,
+        "workload": _sent(profile.workload),
         "arms": {arm.name: _served(encode(arm.engine)) for arm in profile.arms},
     }
+
+
+def _sent(workload: WorkloadSpec) -> dict[str, Any]:
+    """Return what is sent: prompts by content, and by name where the name alone has always told.
+
+    Where a file of prompts lies does not matter.
+    """
+    held = encode(with_prompts_digest(workload))
+    kept = {key: value for key, value in held.items() if key not in _FREE_WORKLOAD}
+    kept["dataset"] = Path(workload.dataset).name
+    if kept["prompts_digest"] == _FIRST_PROMPTS.get(workload.dataset):
+        del kept["prompts_digest"]
+    return kept
 
 
 def _served(engine: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from draftgate.clock import Clock
 from draftgate.codec import decode, encode
+from draftgate.datasets import with_prompts_digest
 from draftgate.errors import BaselineError, DraftgateError, MeasurementError, SpecError
 from draftgate.files import replacing, write_text
 from draftgate.hidden import hide
@@ -83,7 +84,7 @@ class StoredRun:
         path: The folder.
         started_at: Time of day, ISO 8601, UTC.
         argv: Command line of the invocation.
-        profile: What was asked for, overrides included.
+        profile: What was asked for, overrides included, with the digest of the prompts.
         environment: Where it ran.
         commands: Start command by arm.
         samples: One per run, in order of measuring.
@@ -123,9 +124,11 @@ class RunDirectory:
 
         Raises:
             MeasurementError: If it cannot be written.
+            SpecError: If the profile's prompts cannot be read.
         """
         now = clock.wall()
         run_id = new_id(profile.name, now)
+        profile = replace(profile, workload=with_prompts_digest(profile.workload))
         run = cls(root / run_id, root / run_id / "logs")
         with _writing(run.path):
             root.mkdir(parents=True, exist_ok=True)

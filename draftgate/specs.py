@@ -201,6 +201,8 @@ class WorkloadSpec:
         seed: Seed of prompt order and of the order of arms.
         client_processes: Processes that send the load; None for as many as the
             concurrency needs.
+        prompts_digest: `draftgate.datasets.prompts_digest` of what the dataset held
+            when the load was sent; None before. No key of a profile.
     """
 
     dataset: str
@@ -217,6 +219,7 @@ class WorkloadSpec:
     max_failure_share: float = 0.0
     seed: int = 1
     client_processes: int | None = None
+    prompts_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

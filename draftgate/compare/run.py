@@ -26,7 +26,7 @@ from draftgate.compare.restored import with_secrets
 from draftgate.compare.schedule import Stages, next_place
 from draftgate.compare.store import ComparisonFolder, ComparisonState
 from draftgate.compare.take import Bench, Place, Say, take_pair
-from draftgate.datasets import load_prompts
+from draftgate.datasets import load_prompts, prompts_digest, with_prompts_digest
 from draftgate.environment import describe
 from draftgate.errors import BaselineError, MeasurementError
 from draftgate.hidden import hide
@@ -75,6 +75,7 @@ def open_comparison(
 
     Raises:
         MeasurementError: If it cannot be written.
+        SpecError: If the prompts cannot be read.
     """
     engine = f"{sides.base.arms[0].engine.engine} (not started)"
     now = clock.wall()
@@ -84,7 +85,7 @@ def open_comparison(
         id=new_id(f"compare-{sides.profile.name}", now),
         started_at=now.isoformat(),
         argv=tuple(argv),
-        profile=sides.profile,
+        profile=replace(sides.profile, workload=with_prompts_digest(sides.profile.workload)),
         base=sides.base,
         candidate=sides.candidate,
         gates=gates,
@@ -147,7 +148,7 @@ def run_comparison(
         take: Takes one pair.
 
     Raises:
-        BaselineError: If the folder is damaged, or from other hardware.
+        BaselineError: If the folder is damaged, from other hardware or of other prompts.
         MeasurementError: If a pair cannot be stored, or an engine changed in the middle.
         SpecError: If the engine cannot run what a side asks for, or a secret of a
             comparison from another process is not set here.
@@ -323,12 +324,19 @@ def _without_secrets(say: Say) -> Say:
 
 def _bench(folder: ComparisonFolder, header: ComparisonHeader, say: Say, clock: Clock) -> Bench:
     workload = header.profile.workload
+    prompts = load_prompts(workload.dataset, workload.seed)
+    if workload.prompts_digest not in (None, prompts_digest(prompts)):
+        raise BaselineError(
+            f"dataset {workload.dataset!r}: its prompts are not those that the comparison was "
+            "begun with: pairs that were sent other prompts don't mix. Restore it and --resume, or "
+            "compare anew."
+        )
     return Bench(
         profile=header.profile,
         base=header.base,
         candidate=header.candidate,
         gates=header.gates,
-        prompts=load_prompts(workload.dataset, workload.seed),
+        prompts=prompts,
         logs=folder.logs,
         keep=folder.keep_sample,
         say=say,

@@ -6,13 +6,24 @@ nothing of engines, tokens or load.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from draftgate.datasets.jsonl import Prompt, read_prompts
 from draftgate.registry import Registry
+from draftgate.specs import WorkloadSpec
 
-__all__ = ["DATASETS", "Dataset", "Prompt", "load_prompts", "shuffled"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Prompt",
+    "load_prompts",
+    "prompts_digest",
+    "shuffled",
+    "with_prompts_digest",
+]
 
 Dataset = Callable[[int], tuple[Prompt, ...]]
 """From the workload's seed to all prompts, in the order they are sent."""
@@ -34,6 +45,24 @@ def load_prompts(name_or_path: str, seed: int) -> tuple[Prompt, ...]:
     if name_or_path.endswith(".jsonl"):
         return shuffled(read_prompts(Path(name_or_path)), seed)
     return DATASETS.get(name_or_path)(seed)
+
+
+def prompts_digest(prompts: Iterable[Prompt]) -> str:
+    """Return a short hash of ids and content, whatever the order."""
+    content = sorted([prompt.prompt_id, prompt.messages] for prompt in prompts)
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def with_prompts_digest(workload: WorkloadSpec) -> WorkloadSpec:
+    """Return the workload with the digest of its prompts; that of one which was sent stays.
+
+    Raises:
+        SpecError: As from `load_prompts`.
+    """
+    if workload.prompts_digest is not None:
+        return workload
+    prompts = load_prompts(workload.dataset, workload.seed)
+    return replace(workload, prompts_digest=prompts_digest(prompts))
 
 
 def shuffled(prompts: Iterable[Prompt], seed: int) -> tuple[Prompt, ...]:

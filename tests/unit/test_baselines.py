@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from draftgate.baselines import (
+    _FIRST_PROMPTS,
     Session,
     accept,
     baseline_path,
@@ -17,13 +18,16 @@ from draftgate.baselines import (
     workload_digest,
 )
 from draftgate.clock import ManualClock
+from draftgate.datasets import with_prompts_digest
 from draftgate.errors import BaselineError
 from draftgate.metrics import DEFINITIONS_VERSION, compute_all
 from draftgate.records import ResourceUse
+from draftgate.specfile import load_profile
 from draftgate.specs import SLO, GateSpec, Profile, UrlLaunch
 from tests.support.samples import make_environment, make_profile, make_runs
 
 CLOCK = ManualClock()
+ROOT = Path(__file__).parents[2]
 
 
 @cache
@@ -372,3 +376,72 @@ def test_goodput_under_other_limits_is_left_out(tmp_path: Path) -> None:
     assert all("goodput_per_s" in values for values in baseline.cell("none", 1))
     assert not any("goodput_per_s" in values for values in held.cell("none", 1))
     assert all("requests_per_s" in values for values in held.cell("none", 1))
+
+
+def _with_file(path: Path, *texts: str) -> Profile:
+    """Return the profile with a dataset of these prompts at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    return _with_workload(PROFILE, dataset=str(path))
+
+
+def test_file_of_prompts_is_known_by_its_content(tmp_path: Path) -> None:
+    """Another path is the same workload, and another prompt in the same file is another one."""
+    profile = _with_file(tmp_path / "a" / "mine.jsonl", "Hi", "Name a river.")
+    baseline = load_baseline(_accept(tmp_path, _session(profile)))
+    moved = _with_file(tmp_path / "b" / "mine.jsonl", "Hi", "Name a river.")
+
+    assert workload_digest(moved) == workload_digest(profile)
+    assert baseline.comparable_with(make_environment(), moved).cells == baseline.cells
+    before = workload_digest(profile)
+    changed = _with_file(tmp_path / "a" / "mine.jsonl", "Hi", "Name a lake.")
+    assert workload_digest(changed) != before
+    with pytest.raises(BaselineError, match=r"workload\.prompts_digest is '.*', expected '"):
+        baseline.comparable_with(make_environment(), changed)
+
+
+def test_runs_count_for_the_prompts_that_were_sent(tmp_path: Path) -> None:
+    """A file that is changed or gone after a run does not change what the run was of."""
+    path = tmp_path / "mine.jsonl"
+    sent = _with_file(path, "Hi")
+    sent = replace(sent, workload=with_prompts_digest(sent.workload))
+    before = workload_digest(sent)
+
+    path.unlink()
+
+    assert workload_digest(sent) == before
+
+
+def test_built_in_prompts_that_change_are_another_workload(tmp_path: Path) -> None:
+    """A baseline that names a built-in dataset alone means its first prompts and no later ones."""
+    baseline = load_baseline(_accept(tmp_path))
+    later = _with_workload(PROFILE, prompts_digest="0123456789abcdef")
+
+    assert "prompts_digest" not in baseline.workload
+    assert workload_digest(later) != workload_digest(PROFILE)
+    with pytest.raises(BaselineError, match=r"workload\.prompts_digest is None, expected '0123"):
+        baseline.comparable_with(make_environment(), later)
+
+
+def test_committed_acceptance_holds_the_first_prompts() -> None:
+    """The digests that stand for a bare name are those that were measured then."""
+    files = list((ROOT / "baselines").rglob("*.acceptance.json"))
+    held = {
+        entry["kind"]: entry["setting"]["prompts"]
+        for path in files
+        for entry in json.loads(path.read_text())["traffic"]
+    }
+
+    assert held.items() <= _FIRST_PROMPTS.items()
+    assert len(held) == 3
+
+
+def test_committed_baselines_apply_to_their_profiles() -> None:
+    """No baseline of the repository is refused for the workload that its profile sends now."""
+    paths = [path for path in (ROOT / "baselines").glob("*/*/*.json") if path.suffixes == [".json"]]
+
+    assert paths
+    for path in paths:
+        baseline = load_baseline(path)
+        profile = load_profile(baseline.profile)
+        assert baseline.comparable_with(baseline.environment, profile).cells

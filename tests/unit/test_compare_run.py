@@ -343,6 +343,23 @@ def test_other_hardware_is_refused(tmp_path: Path) -> None:
         run(made, Script())
 
 
+def test_other_prompts_are_refused(tmp_path: Path) -> None:
+    """Prompts that changed since the first pair are named, and no pair is taken with them."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"prompt": "Hi"}\n')
+    made, script = folder(tmp_path), Script()
+    held = made.header()
+    workload = replace(held.profile.workload, dataset=str(path), prompts_digest=None)
+    sides = Sides(replace(held.profile, workload=workload), held.base, held.candidate)
+    made = open_comparison(tmp_path, sides, held.gates, held.plan, argv=())
+    path.write_text('{"prompt": "Ho"}\n')
+
+    with pytest.raises(BaselineError, match=r"mine\.jsonl': its prompts are not those"):
+        run(made, script)
+
+    assert script.calls == []
+
+
 def test_other_definitions_are_refused(tmp_path: Path) -> None:
     """Pairs of another version of the metrics are not read."""
     made = folder(tmp_path)

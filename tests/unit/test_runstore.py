@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from draftgate.clock import ManualClock
 from draftgate.codec import decode, encode
+from draftgate.datasets import load_prompts, prompts_digest, with_prompts_digest
 from draftgate.errors import BaselineError, MeasurementError
 from draftgate.hidden import HIDDEN
 from draftgate.records import (
@@ -135,7 +136,8 @@ def test_run_folder_comes_back_equal(tmp_path: Path) -> None:
     RunDirectory(path, path / "logs").write_verdicts(make_verdicts(), "baselines/a.json")
     stored = load_run(path)
 
-    assert stored.profile == profile
+    assert stored.profile == replace(profile, workload=with_prompts_digest(profile.workload))
+    assert stored.profile.workload.prompts_digest == prompts_digest(load_prompts("mixed", 1))
     assert stored.environment == make_environment()
     assert stored.commands == {"none": "vllm serve /models/smollm2 --port 0"}
     assert stored.argv == ("draftgate", "perf")
