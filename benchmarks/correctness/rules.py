@@ -143,11 +143,19 @@ def padded(share: float) -> Callable[[Place], Masses]:
     return masses
 
 
-def stale(share: float) -> Callable[[Place], Masses]:
-    """Return the rule in which a share of the rows is computed on a stale cache."""
+def stale(share: float, first: int = 1) -> Callable[[Place], Masses]:
+    """Return the rule in which some rows read a stale slot of the cache.
+
+    The slot is that of the last token before the chain, and holds what the drafter had
+    proposed there. Its own row, place 0, is computed by the token itself; with `first` 0
+    that row too is the wrong token's, which is far from what any text would go on with.
+    """
 
     def masses(place: Place) -> Masses:
-        right, wrong = honest(place), honest(place, place.stale)
+        right = honest(place)
+        if place.number < first:
+            return right
+        wrong = honest(place, place.stale)
         return (
             (1 - share) * right[0] + share * wrong[0],
             (1 - share) * right[1] + share * wrong[1],
@@ -206,6 +214,7 @@ RULES = (
     Rule("2 % of rejected kept", _verified(kept(0.02))),
     Rule(".5 % padding", padded(0.005)),
     Rule("5 % stale rows", stale(0.05)),
+    Rule("5 % rows after a wrong token", stale(0.05, first=0)),
     Rule("bonus ignores temperature", _bonus(lambda place: place.hot)),
     Rule("noise shared by draft and recovery", _verified(same_noise), kinds=("sampled",)),
     Rule("top-p dropped on recovered", _verified(unfiltered_recovered), "filtered"),

@@ -59,23 +59,26 @@ NARROW = 1e-9
 """An interval that is narrower may be rounding, and says nothing of a quantile."""
 
 FAMILIES = {
-    "temperature": 0.12,
-    "greedy": 0.07,
-    "garbage": 0.04,
-    "special": 0.05,
-    "unfiltered": 0.08,
-    "neighbour row": 0.08,
-    "draft": 0.11,
-    "acceptance": 0.14,
-    "cells": 0.1,
-    "rest": 0.04,
-    "chain": 0.03,
+    "temperature": 0.13,
+    "greedy": 0.04,
+    "garbage": 0.03,
     "ranks": 0.04,
-    "copy": 0.05,
-    "repeat": 0.025,
-    "quantile": 0.025,
+    "special": 0.05,
+    "unfiltered": 0.07,
+    "neighbour row": 0.06,
+    "draft": 0.14,
+    "acceptance": 0.16,
+    "cells": 0.12,
+    "rest": 0.05,
+    "chain": 0.04,
+    "copy": 0.04,
+    "repeat": 0.01,
+    "quantile": 0.02,
 }
 """Prior weight of each family of directions; they add up to 1."""
+
+OF_DRAFTS = ("draft", "acceptance", "cells", "rest", "chain")
+"""Families that speak of drafts: only where there is one, or in the bonus token's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +103,22 @@ class Scope:
     Attributes:
         label: Where in the chain.
         weight: Prior weight.
+        draft_weight: That for the families in OF_DRAFTS.
         holds: Rows to which of them belong to it; known before a token is drawn.
     """
 
     label: str
     weight: float
+    draft_weight: float
     holds: Callable[[Scores], Bools]
 
 
 SCOPES = (
-    Scope("everywhere", 0.4, lambda s: np.ones(len(s), dtype=bool)),
-    Scope("verified places", 0.25, lambda s: (s.position >= 0) & ~s.bonus),
-    Scope("first place of the chain", 0.05, lambda s: (s.position == 0) & ~s.bonus),
-    Scope("later places of the chain", 0.15, lambda s: (s.position > 0) & ~s.bonus),
-    Scope("bonus token", 0.15, lambda s: np.asarray(s.bonus)),
+    Scope("everywhere", 0.45, 0.1, lambda s: np.ones(len(s), dtype=bool)),
+    Scope("verified places", 0.2, 0.6, lambda s: (s.position >= 0) & ~s.bonus),
+    Scope("first place of the chain", 0.05, 0.05, lambda s: (s.position == 0) & ~s.bonus),
+    Scope("later places of the chain", 0.1, 0.1, lambda s: (s.position > 0) & ~s.bonus),
+    Scope("bonus token", 0.2, 0.15, lambda s: np.asarray(s.bonus)),
 )
 
 
@@ -270,23 +275,22 @@ def column(share: float, name: str) -> Callable[[Scores], Floats]:
 
 
 def same_quantile(share: float) -> Callable[[Scores], Floats]:
-    """Return the ratio of a mixture with tokens drawn by the quantile of the last step's end.
+    """Return the ratio of a mixture with tokens drawn by the quantile of earlier steps' ends.
 
     By inversion in the order of ids a token covers an interval of [0, 1) as wide as its
-    probability; one drawn by the same number lies where both intervals overlap. What ends
+    probability; one drawn by the same number lies where the intervals overlap. What ends
     a step is recovered, so that the intervals are those of the rest (p - q)+, or the bonus
     token; where the rest is not known, those of the law itself stand for it.
     """
 
     def ratio(s: Scores) -> Floats:
         low, width, taken, free = _intervals(s)
-        source = _last_end(s)
-        known = (source >= 0) & (width[source] > NARROW)
-        common = np.minimum(low + width, (low + width)[source]) - np.maximum(low, low[source])
+        left, right = _quantiles_left(s, low, width)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            again = free * np.maximum(common, 0.0) / width[source] / np.exp(s.logp)
+            common = np.minimum(low + width, right) - np.maximum(low, left)
+            again = free * np.maximum(common, 0.0) / (right - left) / np.exp(s.logp)
             found = np.log(taken + (1.0 - taken) * (1.0 - share) + share * again)
-        return np.where(known, found, 0.0)
+        return np.where(right - left > NARROW, found, 0.0)
 
     return ratio
 
@@ -305,13 +309,26 @@ def _intervals(s: Scores) -> tuple[Floats, Floats, Floats, Floats]:
     return np.where(rest, s.rest_below, s.below), width, taken, free
 
 
-def _last_end(s: Scores) -> Ints:
-    """Return the row that ended the step before each row's own in its request; -1 for none."""
+def _quantiles_left(s: Scores, low: Floats, width: Floats) -> tuple[Floats, Floats]:
+    """Return what the intervals of all tokens that ended earlier steps of the request share.
+
+    As lower and upper bounds of each row; both NaN before the first of them.
+    """
     rows = np.arange(len(s))
-    begin = np.maximum.accumulate(np.where(s.position <= 0, rows, 0))
-    source = begin - 1
-    same = (source >= 0) & (s.request[np.maximum(source, 0)] == s.request)
-    return np.where(same, source, -1)
+    starts = s.position <= 0
+    begin = np.maximum.accumulate(np.where(starts, rows, 0))
+    turn = np.cumsum(np.diff(s.request, prepend=s.request[:1]) != 0)
+    ends = np.append(starts[1:], False) & (width > NARROW)
+    # Twice the request's turn keeps running maxima of one request apart from the next one's.
+    left = np.maximum.accumulate(np.where(ends, low, 0.0) + 2 * turn)
+    right = np.maximum.accumulate(np.where(ends, -(low + width), -1.0) + 2 * turn)
+    source = np.maximum(begin - 1, 0)
+    known = (begin > 0) & (turn[source] == turn)
+    shift = 2 * turn
+    return (
+        np.where(known, left[source] - shift, np.nan),
+        np.where(known, shift - right[source], np.nan),
+    )
 
 
 def repeated_surprise(share: float) -> Callable[[Scores], Floats]:
@@ -407,13 +424,11 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
 
 
 def _of_the_draft() -> list[Direction]:
-    proposal = lambda s: (s.token == s.draft, s.draft >= 0)  # noqa: E731 - two results, one line
     return [
         *(
             Direction("draft", f"odds of the draft times {np.exp(odds):.2g}", tilted_to_draft(odds))
-            for odds in (-3.0, -1.0, -0.4, 0.4, 1.0, 2.5)
+            for odds in (-1.0, 1.0, 2.5)
         ),
-        *(Direction("draft", f"{s:.0%} the draft", point(s, proposal)) for s in (0.05, 0.3, 0.9)),
         *(
             Direction("draft", f"{s:.0%} by the draft's law", column(s, "draft_law"))
             for s in (0.05, 0.3, 0.9)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import FAMILIES, SCOPES, Direction
+from draftgate.stats.directions import FAMILIES, OF_DRAFTS, SCOPES, Direction
 from draftgate.stats.scores import Scores
 
 DETECTED = 0.9
@@ -50,12 +50,14 @@ def log_weights(family: Sequence[Direction]) -> Floats:
     """Return log prior weights of all parts; shape (directions, scopes), adding up to 1.
 
     A family's weight is shared by its directions; that of families without a
-    direction is spread over the others.
+    direction is spread over the others. The scopes' weights depend on the family.
     """
     sizes = {name: sum(d.family == name for d in family) for name in FAMILIES}
     own = np.array([FAMILIES[d.family] / sizes[d.family] for d in family])
-    scopes = np.array([scope.weight for scope in SCOPES])
-    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes / scopes.sum())[None, :]
+    by_draft = np.array([direction.family in OF_DRAFTS for direction in family])
+    scopes = np.array([(scope.weight, scope.draft_weight) for scope in SCOPES])
+    scopes /= scopes.sum(axis=0)
+    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes.T[by_draft.astype(int)])
     return weights
 
 
