@@ -123,6 +123,7 @@ def _by_laws(answer: Answer, laws: Sequence[PartialLaw]) -> dict[str, Any]:
             max(law.highest_of_all(), own) for own, (_, _, law) in zip(logp, rows, strict=True)
         ],
         "is_top": [law.is_top(token) for token, _, law in rows],
+        "rank": [law.highest_rank(token) for token, _, law in rows],
         "log_norm": norms,
         # Without filters the two laws are one, and a bound could only lose.
         "unfiltered": [
@@ -144,17 +145,19 @@ def _about_draft(
     own = np.array(
         [law.highest(d) if law.exact and law.listed(d) else np.nan for _, law, d in rows]
     )
-    sure = own >= 0  # as sure as the draft: then nothing is proposed too often
+    leads = np.array([law.is_top(d) for _, law, d in rows])
     return {
         "draft": draft,
         "draft_logp": own,
         "draft_law": [
             np.nan if d < 0 else (0.0 if d == token else -np.inf) for token, _, d in rows
         ],
+        # The draft's law is 1 at the proposal: that is where it lies above the target's.
         "overlap": own,
-        "over": np.where(sure, -np.inf, own),
-        "top_over": [law.is_top(d) for _, law, d in rows] & ~sure,
-        "rest_top": [law.is_top_without(token, d) for token, law, d in rows] & ~sure,
+        "over": np.where(own >= 0, -np.inf, own),
+        "far_over": np.where(own >= -np.log(2), -np.inf, own),
+        "top_level": leads * ((own < 0) * 1 + (own < -np.log(2))),
+        "rest_top": [law.is_top_without(token, d) for token, law, d in rows] & (own < 0),
     }
 
 

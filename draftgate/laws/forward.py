@@ -21,15 +21,12 @@ from draftgate.laws.proposals import Drafter, proposals_of
 from draftgate.laws.reference import FIRST_TOKENS, refuse_greedy
 from draftgate.laws.rows import known_columns, places_of, siblings_of, steps_of
 from draftgate.laws.structure import Masks
-from draftgate.stats.draft_columns import certain_columns, sampled_columns
-from draftgate.stats.scores import Scores, blank, joined, score_many
+from draftgate.stats.scores import Scores, blank, draft_columns, joined, score_many
 
 __all__ = ["ForwardReference", "special_token_ids"]
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
-
-_rows_of = rows_of  # tests/support/mutant_evidence.py takes it from here
 
 BLOCK_ROWS = 32
 """Laws held at once: 13 MB in float64 with a vocabulary of 49,152."""
@@ -175,10 +172,11 @@ class ForwardReference:
         columns = {name: column[begin - 1 : end - 1] for name, column in text.known.items()}
         columns |= {"before": laws[every, ids], "unfiltered": loose[every + 1, ids]}
         if text.proposals is not None:
-            columns |= certain_columns(laws[1:], text.proposals[begin:end], ids)
+            columns |= _certain_columns(laws[1:], text.proposals[begin:end], ids)
         if text.draft_logits is not None:
             rows = text.draft_logits[begin:end].astype(float)
-            columns |= sampled_columns(laws[1:], self._draft_laws(text.answer, rows), ids)
+            columns["draft"] = rows.argmax(axis=1)
+            columns |= draft_columns(laws[1:], self._draft_laws(text.answer, rows), ids)
         return score_many(laws[1:], ids, **columns)
 
     def _draft_laws(self, answer: Answer, rows: Floats) -> Floats:
@@ -219,6 +217,18 @@ class ForwardReference:
                 "of the server's structured output; ask without it to check sampling."
             )
         return found
+
+
+def _certain_columns(laws: Floats, drafts: Ints, tokens: Ints) -> dict[str, Any]:
+    """Return the columns about proposals that were one token for sure; -1 is none."""
+    known = drafts >= 0
+    one_hot = np.full((int(known.sum()), laws.shape[1]), -np.inf)
+    one_hot[np.arange(len(one_hot)), drafts[known]] = 0.0
+    nothing, columns = blank(len(drafts)), {"draft": drafts}
+    for name, values in draft_columns(laws[known], one_hot, tokens[known]).items():
+        columns[name] = getattr(nothing, name).copy()
+        columns[name][known] = values
+    return columns
 
 
 def _check(answers: Sequence[Answer], vocabulary: int) -> None:

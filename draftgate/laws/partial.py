@@ -201,6 +201,19 @@ class PartialLaw:
         """Return whether a token is the most likely one; no token is if there is no list."""
         return self._rank.get(token) == 0
 
+    def highest_rank(self, token: int) -> int:
+        """Return the most tokens that can be likelier than a listed or the drawn one.
+
+        A token that is not listed has r tokens in front of it, of which r - n are not listed
+        either and no less likely than it: they and it hold (r - n + 1) u of the rest's m.
+        """
+        if token in self._rank:
+            return self._rank[token]
+        listed, most = len(self._top), self._setting.vocabulary - 1
+        mass = max(1 - float(np.exp(self._top).sum()), 0.0) + MASS_ROUNDING
+        share = mass / np.exp(self._logprob[token]) if self._logprob[token] > -np.inf else np.inf
+        return int(min(listed - 1 + share, most)) if share < most else most
+
     def is_top_without(self, token: int, other: int) -> bool:
         """Return whether a token is the most likely one once another is taken away."""
         left = [listed for listed in self._rank if listed != other]

@@ -35,7 +35,7 @@ class Scores:
         logp: Log-probability of the token under its law, given its prefix.
         top: That of the most likely token there.
         is_top: Whether the token is that one; of several equally likely ones, the first.
-        rank: Number of tokens that are more likely.
+        rank: Number of tokens that are more likely, or as likely with a smaller id.
         log_norm: Log of the sum over all tokens of p ** power; shape (n, len(POWERS)).
         unfiltered: Log-probability without top-k, top-p, min-p and penalties.
         before: Log-probability of the token under the law of the token before.
@@ -151,7 +151,8 @@ def _columns(laws: Floats, ids: Ints) -> dict[str, Any]:
         np.exp(law, out=buffer)
         _check_law(float(buffer.sum()), token, vocabulary)
         below[row] = buffer[:token].sum()
-        rank[row] = np.count_nonzero(law > law[token])
+        # Tied tokens get a rank each: with one for all, a law of ranks would exceed 1.
+        rank[row] = (law > law[token]).sum() + (law[:token] == law[token]).sum()
         for column, power in enumerate(POWERS):
             np.exp(np.multiply(law, power, out=buffer), out=buffer)
             log_norm[row, column] = np.log(buffer.sum())

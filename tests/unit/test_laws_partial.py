@@ -17,9 +17,8 @@ from draftgate.laws.orders import law, stated
 from draftgate.laws.parameters import LawParameters
 from draftgate.laws.partial import LogprobEntry, Setting, rest_sum
 from draftgate.stats.directions import directions
-from draftgate.stats.draft_columns import certain_columns
 from draftgate.stats.eprocess import log_ratios
-from draftgate.stats.scores import POWERS, Scores, score_many
+from draftgate.stats.scores import POWERS, Scores, draft_columns, score_many
 
 VOCABULARY = 12
 # "repeat" looks at other rows, which here are other draws of the same token.
@@ -90,7 +89,12 @@ def whole(raw: np.ndarray, parameters: LawParameters, draft: int) -> tuple[np.nd
         tokens,
         unfiltered=laws[1].unfiltered,
         before=before,
-        **certain_columns(np.tile(stated_law, (VOCABULARY, 1)), np.full(VOCABULARY, draft), tokens),
+        draft=np.full(VOCABULARY, draft),
+        **draft_columns(
+            np.tile(stated_law, (VOCABULARY, 1)),
+            np.tile(np.where(tokens == draft, 0.0, -np.inf), (VOCABULARY, 1)),
+            tokens,
+        ),
         special=np.isin(tokens, list(SPECIAL)),
         request=tokens,
     )
@@ -124,11 +128,12 @@ def test_known_columns_lie_on_the_safe_side(
     assert (rows.before <= exact.before + 1e-9).all()
     assert not (rows.unfiltered > exact.unfiltered + 1e-9).any()
     assert not (rows.is_top & ~exact.is_top).any()
+    assert (rows.rank >= exact.rank).all()
     powers = np.array(POWERS) - 1
     ratio = powers * rows.logp[:, None] - rows.log_norm
     assert not (ratio > powers * exact.logp[:, None] - exact.log_norm + 1e-9).any()
     known = ~np.isnan(rows.draft_logp)
-    for name in ("draft_logp", "overlap", "over", "top_over"):
+    for name in ("draft_logp", "overlap", "over", "far_over", "top_level"):
         assert_allclose(getattr(rows, name)[known], getattr(exact, name)[known], atol=1e-9)
 
 
