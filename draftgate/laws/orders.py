@@ -7,22 +7,32 @@ servers.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from draftgate.errors import SpecError
-from draftgate.laws import processors
+from draftgate.laws import edges, processors
 from draftgate.laws.parameters import LawParameters
 from draftgate.laws.processors import Mask, Row
 from draftgate.laws.tables import FILTERS, ORDERS, VERIFYING, Order, StepName, order_of
 from draftgate.stats.scores import Scores, score
 
-__all__ = ["ORDERS", "SOFTENED", "VERIFYING", "Law", "Order", "law", "row", "stated"]
+__all__ = ["NOISE", "ORDERS", "SOFTENED", "VERIFYING", "Law", "Order", "law", "row", "stated"]
 
 SOFTENED = {"float32": 1e-4, "bfloat16": 1e-3}
 """Weight of the unfiltered law in the stated one, by the engine's numerics; see `stated`."""
+
+NOISE = {"float32": 0.0, "bfloat16": 0.08}
+"""Standard deviation of a logit's error over which filters are averaged, by numerics.
+
+Measured on the default target, 702 contexts: within a context bfloat16 logits differ from those
+of float32 by .076 on average over the 200 most likely tokens. A larger value is not safer: with
+.1, greedy text looked too sharp. In float32, passes of 5 rows differ from whole ones by 8e-6,
+which moved no token in or out.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +43,13 @@ class Law:
         log_probs: After all steps, nats, normalised; shape (V,).
         unfiltered: The same without top-k, top-p, min-p and the choice of the most likely
             token, so after penalties, bias, masks and temperature; shape (V,).
+        averaged: The law over errors of the logits with the given standard deviation above
+            0, nats before the temperature; None where nothing is filtered.
     """
 
     log_probs: Row
     unfiltered: Row
+    averaged: Callable[[float], Row] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,26 +108,29 @@ def law(
         if step not in FILTERS and not (step == "temperature" and parameters.greedy):
             values = _STEPS[step](values, place)
     unfiltered = processors.log_softmax(values)
+    if not parameters.greedy and not parameters.filtered:
+        return Law(log_probs=unfiltered, unfiltered=unfiltered)
+    averaged = partial(_averaged, values, place)
     if parameters.greedy:
         best = processors.log_softmax(processors.greedy(values))
-        return Law(log_probs=best, unfiltered=unfiltered)
-    if not parameters.filtered:
-        return Law(log_probs=unfiltered, unfiltered=unfiltered)
+        return Law(log_probs=best, unfiltered=unfiltered, averaged=averaged)
     for step in order.steps:
         if step in FILTERS:
             values = _STEPS[step](values, place)
-    return Law(log_probs=processors.log_softmax(values), unfiltered=unfiltered)
+    return Law(log_probs=processors.log_softmax(values), unfiltered=unfiltered, averaged=averaged)
 
 
 def stated(given: Law, numerics: str) -> Row:
-    """Return the law that evidence is held against: the filtered one, softened a little.
+    """Return the law that evidence is held against: the filtered one with soft edges.
 
     The engine rounds its logits, so a token at the edge of top-k, top-p or min-p may be in
     where the reference has it out. With probability 0 there, one such token would be proof.
-    The stated law is (1 - e) filtered + e unfiltered. With U(S) the unfiltered probability of
-    the kept tokens it is (1 - e + e U(S)) times the filtered law on all of them, so a faithful
-    engine loses exactly -log(1 - e + e U(S)), less than e nats a token, while a token
-    from outside costs at most -log(e) nats more than under the unfiltered law.
+    In bfloat16 that happened to 1 to 7 tokens in 1,000, so there filters are averaged over the
+    error of the logits (`draftgate.laws.edges`). And in all numerics the stated law is
+    (1 - e) filtered + e unfiltered. With U(S) the unfiltered probability of the kept tokens this is
+    (1 - e + e U(S)) times the filtered law on all of them, so a faithful engine loses
+    exactly -log(1 - e + e U(S)), less than e nats a token, while a token from outside costs
+    at most -log(e) nats more than under the unfiltered law.
     What penalties, bans and structured output forbid stays forbidden.
 
     Args:
@@ -133,12 +149,11 @@ def stated(given: Law, numerics: str) -> Row:
             f"numerics: got {numerics!r}, expected one of {', '.join(SOFTENED)}. "
             "Give the dtype that the engine computes its logits in."
         )
-    if given.log_probs is given.unfiltered:
+    if given.averaged is None:
         return given.log_probs
-    weight = SOFTENED[numerics]
-    return np.logaddexp(
-        given.log_probs + np.log1p(-weight), given.unfiltered + np.log(weight), dtype=np.float64
-    )
+    weight, noise = SOFTENED[numerics], NOISE[numerics]
+    filtered = given.averaged(noise) if noise else given.log_probs
+    return np.logaddexp(filtered + np.log1p(-weight), given.unfiltered + np.log(weight))
 
 
 def row(given: Law, token: int, numerics: str, **known: Any) -> Scores:
@@ -152,6 +167,37 @@ def row(given: Law, token: int, numerics: str, **known: Any) -> Scores:
     """
     unfiltered = float(given.unfiltered[token])
     return score(stated(given, numerics), token, **({"unfiltered": unfiltered} | known))
+
+
+def _averaged(values: Row, place: _Place, noise: float) -> Row:
+    """Return the law averaged over errors of logits that are before their filters."""
+    asked = place.parameters
+    if asked.greedy:
+        return processors.log_softmax(edges.top_k(values, 1, noise) - values)
+    # An error of a logit is divided by the temperature together with it.
+    noise /= max(asked.temperature, place.order.least_temperature)
+    for step in place.order.steps:
+        if step in FILTERS:
+            values = _soft(step, values, asked, noise)
+    return processors.log_softmax(values)
+
+
+def _soft(step: StepName, values: Row, asked: LawParameters, noise: float) -> Row:
+    match step:
+        case "min_p":
+            return edges.min_p(values, asked.min_p, noise)
+        case "top_k":
+            return edges.top_k(values, asked.top_k, noise)
+        case "top_p":
+            return edges.top_p(values, asked.top_p, noise)
+        case _:
+            first = edges.top_k(values, asked.top_k, noise)
+            if asked.min_p:
+                return edges.min_p(edges.top_p(first, asked.top_p, noise), asked.min_p, noise)
+            # Minus infinity less itself is no weight: what cannot be drawn stays so.
+            with np.errstate(invalid="ignore"):
+                other = edges.top_p(values, asked.top_p, noise) - values
+            return np.where(np.isfinite(values), first + other, values)
 
 
 def _allowed(row: Row, place: _Place) -> Row:
