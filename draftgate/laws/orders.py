@@ -153,7 +153,8 @@ def stated(given: Law, numerics: str) -> Row:
         return given.log_probs
     weight, noise = SOFTENED[numerics], NOISE[numerics]
     filtered = given.averaged(noise) if noise else given.log_probs
-    return np.logaddexp(filtered + np.log1p(-weight), given.unfiltered + np.log(weight))
+    mixed = np.logaddexp(filtered + np.log1p(-weight), given.unfiltered + np.log(weight))
+    return np.asarray(mixed, dtype=np.float64)
 
 
 def row(given: Law, token: int, numerics: str, **known: Any) -> Scores:

@@ -119,7 +119,7 @@ class Literal:
 
 
 @pytest.mark.parametrize("order", [order for _, order in TABLES], ids=[name for name, _ in TABLES])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     asked=parameters(),
     output=st.lists(st.integers(0, SIZE - 1), max_size=4),
