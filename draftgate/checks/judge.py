@@ -95,8 +95,8 @@ def _quiet(findings: Findings, *, float32: bool, largest_kl: float) -> Judgement
             f"{kl / largest_kl:.1f} times."
         )
     found = (
-        f"no alarm in {findings.tokens} tokens; a fault of {kl:.2g} nats a token in any condition "
-        "would have been found with probability .9"
+        f"no alarm in {findings.tokens} tokens; a fault of {kl:.2g} nats a token along a direction "
+        "that is looked in would have been found with probability .9, in whichever condition"
     )
     reasons = [found]
     if not findings.plain:

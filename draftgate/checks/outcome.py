@@ -51,7 +51,8 @@ class ConditionEvidence:
         nats_per_token: That direction's log e-value / tokens; not above the fault's
             Kullback-Leibler divergence, up to chance.
         detectable_kl: Size of a fault that would have been found with probability .9,
-            nats a token.
+            nats a token, if it lies along the lightest of the directions; a reference that
+            knows bounds alone sees less (`Subject.blind_to`).
     """
 
     condition: str
