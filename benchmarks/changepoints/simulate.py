@@ -24,6 +24,9 @@ LENGTHS = (60, 120, 365)
 STEPS = ((1, 60), (1, 180), (2, 10), (2, 20), (2, 30), (3, 7), (3, 10), (3, 15), (5, 5), (5, 7))
 """Size in standard deviations and how many of the 365 values come after it."""
 
+SHORT = ((60, 10, 5), (60, 10, 8), (60, 30, 3), (60, 30, 5), (120, 60, 3), (120, 60, 4))
+"""Values, how many of them come after the change, and its size: plain steps of young histories."""
+
 POWER_NOISES = ("normal", "3 % outliers", "rho 0.3", "rho 0.6")
 
 
@@ -124,8 +127,25 @@ def power(trials: int) -> list[dict[str, object]]:
     return rows
 
 
+def short(trials: int) -> list[dict[str, object]]:
+    """Return how many plain steps of short series of normal noise are found within 2 values."""
+    rows: list[dict[str, object]] = []
+    for count, after, size in SHORT:
+        rng = np.random.default_rng(3)
+        place = count - after
+        found = 0
+        for _ in range(trials):
+            values = normal(count, rng)
+            values[place:] += size
+            found += any(abs(one.index - place) <= 2 for one in change_points(values))
+        rows.append(
+            {"values": count, "size_sd": size, "after": after, "trials": trials, "found": found}
+        )
+    return rows
+
+
 def main() -> None:
-    """Run both and write the results."""
+    """Run all and write the results."""
     parser = argparse.ArgumentParser(description="Simulate false alarms and power.")
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "simulation.json")
@@ -133,9 +153,10 @@ def main() -> None:
     results = {
         "false_alarms": false_alarms(arguments.trials),
         "power": power(arguments.trials // 2),
+        "short": short(arguments.trials),
     }
     arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    for row in (*results["false_alarms"], *results["power"]):
+    for row in (*results["false_alarms"], *results["power"], *results["short"]):
         print(row)
 
 

@@ -268,6 +268,26 @@ def test_local_test_is_welch_with_wider_variances(size: tuple[int, int], factor:
     assert changepoint._welch_p(left, right, factor) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(("rho", "low", "high"), [(0.0, 0.0, 0.45), (0.6, 0.2, 0.8)])
+def test_noise_of_a_short_series_is_told_from_another(rho: float, low: float, high: float) -> None:
+    """Of 400 series of 60 values at most 5 % have a rho outside a range that others keep."""
+    found = [noise_of(noise(60, seed, rho=rho)).rho for seed in range(400)]
+
+    assert sum(not low <= one <= high for one in found) <= 20
+
+
+@pytest.mark.parametrize(("count", "after", "size"), [(60, 30, 5.0), (60, 10, 8.0), (120, 60, 4.0)])
+def test_plain_step_of_a_short_series_is_found(count: int, after: int, size: float) -> None:
+    """Of 200 steps far above independent noise at most 4 % stay unseen within 2 values."""
+    missed = 0
+    for seed in range(200):
+        values = noise(count, seed)
+        values[count - after :] += size
+        missed += not any(abs(c.index - (count - after)) <= 2 for c in change_points(values))
+
+    assert missed <= 8
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.6])
 def test_noise_is_estimated_past_changes_and_outliers(rho: float) -> None:
     """Three steps and outliers move neither the spread nor the correlation much."""
