@@ -136,9 +136,9 @@ class Facts:
         self.known = Known(mean, float((p * law**2).sum() - mean**2), bins)
 
     def ranks(self, tokens: Ints) -> Ints:
-        """Return how many tokens are more likely than each."""
-        least = np.searchsorted(self.sorted, self.place.target[tokens], side="right")
-        return len(self.sorted) - least
+        """Return how many other tokens are at least as likely: ties count against all of them."""
+        less = np.searchsorted(self.sorted, self.place.target[tokens], side="left")
+        return len(self.sorted) - 1 - less
 
     def bins(self, tokens: Ints) -> Ints:
         """Return bins of the tokens' ranks."""
@@ -162,6 +162,7 @@ class Facts:
             bonus=np.full(n, self.place.number == K),
             draft=np.full(n, self.draft),
             draft_logp=np.full(n, self.log[self.draft]),
+            confidence=np.full(n, np.log(self.place.model[self.draft] + 1e-300)),
             draft_law=self.log_draft[tokens],
             special=tokens < SPECIAL,
             overlap=np.full(n, self.overlap),

@@ -33,7 +33,8 @@ class Place:
         number: Place in the chain, 0 to K; K is the bonus token's.
         target: The law that the request asks for.
         before: The target's law one place earlier.
-        stale: The target's law when one row of its cache is wrong.
+        older: The target's law one place before the chain: the row that the step before left.
+        stale: The target's law when one slot of its cache is wrong.
         bare: The target's law without the condition's filter or penalty.
         hot: The target's law at temperature 1.
         draft: The law that the proposal is drawn from; one-hot for greedy drafts.
@@ -45,6 +46,7 @@ class Place:
     number: int
     target: Floats
     before: Floats
+    older: Floats
     stale: Floats
     bare: Floats
     hot: Floats
@@ -92,6 +94,7 @@ class World:
                 number=number,
                 target=bent[number + 1],
                 before=bent[number],
+                older=bent[0],
                 stale=self._conditioned(_law(s.stale[context, number]), context, number),
                 bare=laws[number + 1],
                 hot=_powered(laws[number + 1], cold),

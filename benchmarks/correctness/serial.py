@@ -138,11 +138,38 @@ def shared_quantile(world: World, count: int, steps: int, seed: int) -> Drawn:
 
     found = _drawn(world, drawn, place, (count, steps))
     shape = (count, steps, K + 1)
-    return replace(found, oracle=_by_quantile(drawn, shape))
+    return replace(found, oracle=_by_quantile(drawn, shape, every=False))
 
 
-def _by_quantile(drawn: _Steps, shape: tuple[int, int, int]) -> Floats:
-    """Return the log ratios of a shared quantile, given the intervals seen before."""
+def one_quantile(world: World, count: int, steps: int, seed: int) -> Drawn:
+    """Return steps whose tokens are all drawn by one quantile a request.
+
+    A draft is accepted if it is what the quantile picks from the target's law.
+    """
+    drawn = _begun(world, count, steps, seed)
+    rng = np.random.default_rng(seed + 1)
+
+    def place(facts: Facts, at: Ints) -> None:
+        number, p = facts.place.number, facts.place.target
+        token = _inverse(p, drawn.quantile[at])
+        _emit(drawn, facts, at, token, facts.log[token])
+        nothing = np.zeros(len(at))
+        known = (nothing, nothing + 1.0, facts.sums[token], p[token])
+        drawn.parts[at, number, 1:] = np.stack(known, axis=1)
+        if number < K:
+            proposal = _inverse(facts.place.draft, rng.random(len(at)))
+            drawn.proposal[at, number] = proposal
+            drawn.reached[at, number + 1] = proposal == token
+
+    found = _drawn(world, drawn, place, (count, steps))
+    return replace(found, oracle=_by_quantile(drawn, (count, steps, K + 1), every=True))
+
+
+def _by_quantile(drawn: _Steps, shape: tuple[int, int, int], *, every: bool) -> Floats:
+    """Return the log ratios of a shared quantile, given the intervals of tokens seen before.
+
+    These are all tokens with `every`, else those that end steps.
+    """
     count, steps, width = shape
     parts, reached = drawn.parts.reshape(*shape, 5), drawn.reached.reshape(shape)
     low, high = np.zeros(count), np.ones(count)
@@ -158,8 +185,8 @@ def _by_quantile(drawn: _Steps, shape: tuple[int, int, int]) -> Floats:
             common = np.minimum(end, high) - np.maximum(begin, low)
             law = accepted + total * np.maximum(common, 0.0) / (high - low)
             found[on, step, place] = (np.log(law) - logp)[on]
-            last = on & ~reached[:, step, place + 1] if place + 1 < width else on
-            fine = last & (common > 0)
+            ends = on & ~reached[:, step, place + 1] if place + 1 < width else on
+            fine = (on if every else ends) & (common > 0)
             low = np.where(fine, np.maximum(low, begin), low)
             high = np.where(fine, np.minimum(high, end), high)
     return found

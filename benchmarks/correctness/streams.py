@@ -175,6 +175,7 @@ def without_draft(rows: Scores) -> Scores:
         rows,
         draft=np.full(len(rows), -1),
         draft_logp=nan,
+        confidence=nan,
         draft_law=nan,
         overlap=nan,
         over=nan,

@@ -45,6 +45,8 @@ class Scores:
         bonus: Whether the token follows a chain that was accepted as a whole.
         draft: The proposal for this place; -1 if there is none or it is not known.
         draft_logp: Log-probability of that proposal under the law of this place.
+        confidence: That of the proposal under the draft model's own law, also where the
+            most likely token is proposed for sure.
         draft_law: Log-probability of the token under the draft's own law q.
         overlap: Log of the sum over all tokens of min(p, q): how often drafts are accepted.
         over: Log of the probability under the law of all tokens with q > p.
@@ -70,6 +72,7 @@ class Scores:
     bonus: Bools
     draft: Ints
     draft_logp: Floats
+    confidence: Floats
     draft_law: Floats
     overlap: Floats
     over: Floats
@@ -227,6 +230,7 @@ def blank(n: int) -> Scores:
         bonus=no,
         draft=none,
         draft_logp=nan,
+        confidence=nan,
         draft_law=nan,
         overlap=nan,
         over=nan,

@@ -1,0 +1,131 @@
+"""Likelihood ratios of other laws of a token, made of what its draft has to do with its law.
+
+With p the target's law and q the draft's, one-hot where the proposal is known for sure,
+a token is min(p, q) accepted and (p - q)+ recovered. The laws here weigh these parts, or
+the tokens that q proposes too often, in another way. As in `ratios`, each has mean one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from draftgate.stats.scores import Scores
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.integer[Any]]
+
+
+def tilted_to_draft(odds: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which the proposal's weight is multiplied by exp(odds)."""
+
+    def ratio(s: Scores) -> Floats:
+        weight = np.exp(np.where(s.draft >= 0, s.draft_logp, np.nan))
+        hit = np.where(s.token == s.draft, odds, 0.0)
+        return hit - np.log1p(np.expm1(odds) * weight)
+
+    return ratio
+
+
+def accepted_with_odds(slope: float, shift: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which drafts are accepted with other odds.
+
+    The right law is A min(p, q) / A + (1 - A) (p - q)+ / (1 - A) with A, the chance that
+    a draft is accepted, the sum of min(p, q). Here logit A' = slope logit A + shift takes
+    the place of A, so the mean of c A' / A + (1 - c)(1 - A') / (1 - A), with c = min(1, q / p),
+    is A' + 1 - A' = 1. A slope above 1 decides more sharply than the coin does.
+    """
+    return lambda s: _with_odds(s, slope, shift)
+
+
+def accepted_by_confidence(strength: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which unsure drafts are accepted with other odds.
+
+    The odds are multiplied by the inverse of the proposal's probability under the draft
+    model's own law, to the power `strength`.
+    """
+    return lambda s: _with_odds(s, 1.0, -strength * s.confidence)
+
+
+def associated(strength: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which lucky drafts make the next one likelier to be accepted.
+
+    Luck is the sum of -log min(1, p / q) over the tokens accepted so far in the chain; the
+    odds of acceptance are multiplied by exp(strength x luck).
+    """
+
+    def ratio(s: Scores) -> Floats:
+        with np.errstate(invalid="ignore"):
+            luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
+        before = np.cumsum(luck) - luck
+        begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
+        return _with_odds(s, 1.0, strength * (before - before[begin]))
+
+    return ratio
+
+
+def rest_to_top(share: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law whose recovered tokens are the likeliest ones more often.
+
+    The rest (p - q)+ / (1 - A) is mixed with its most likely token t; the mean of
+    c + (1 - c)(1 - share) + [x = t] share (1 - A) / p is A + (1 - A)(1 - share) + share (1 - A).
+    """
+
+    def ratio(s: Scores) -> Floats:
+        taken = accepted_share(s)
+        with np.errstate(over="ignore"):
+            most = s.rest_top * share * -np.expm1(s.overlap) * np.exp(-s.logp)
+        with np.errstate(divide="ignore"):
+            return np.log(taken + (1.0 - taken) * (1.0 - share) + most)
+
+    return ratio
+
+
+def tilted_cells(top: tuple[float, float], others: tuple[float, float]) -> Callable[..., Floats]:
+    """Return the ratio of the law with other weights of what the draft proposes too often.
+
+    These are the tokens with p < q <= 2 p (first number) and with q > 2 p (second). Their
+    weights are multiplied by the exponential of the number, in `top` if the token is the
+    most likely one and in `others` else. The whole is normalised by the probabilities of
+    these cells, which are known before the draw.
+    """
+
+    def ratio(s: Scores) -> Floats:
+        far = np.exp(s.far_over)
+        near = np.maximum(np.exp(s.over) - far, 0.0)
+        total = np.ones(len(s))
+        for level, mass in ((1, near), (2, far)):
+            leading = np.where(s.top_level == level, np.minimum(np.exp(s.top), mass), 0.0)
+            total += leading * np.expm1(top[level - 1])
+            total += (mass - leading) * np.expm1(others[level - 1])
+        level = _level(s)
+        tilts = np.array([[0.0, *others], [0.0, *top]])
+        return np.where(np.isnan(s.draft_law), np.nan, tilts[s.is_top * 1, level] - np.log(total))
+
+    return ratio
+
+
+def _with_odds(s: Scores, slope: float, shift: float | Floats) -> Floats:
+    share = np.exp(s.overlap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        other = expit(slope * (s.overlap - np.log1p(-share)) + shift)
+        gain = np.where(share > 0, other / share, 1.0)
+        loss = np.where(share < 1, (1.0 - other) / (1.0 - share), 1.0)
+        taken = accepted_share(s)
+        found: Floats = np.log(taken * gain + (1.0 - taken) * loss)
+    return found
+
+
+def accepted_share(s: Scores) -> Floats:
+    """Return min(1, q / p) of each token: the share of its probability that comes by acceptance."""
+    with np.errstate(invalid="ignore"):
+        return np.exp(np.minimum(s.draft_law - s.logp, 0.0))
+
+
+def _level(s: Scores) -> Ints:
+    """Return 0 for tokens with q <= p, 2 for those with q > 2 p, 1 between."""
+    with np.errstate(invalid="ignore"):
+        excess = s.draft_law - s.logp
+        return (excess > 0).astype(int) + (excess > np.log(2))
