@@ -118,6 +118,7 @@ class Facts:
         with np.errstate(divide="ignore"):
             self.log = np.log(p)
             self.log_bare, self.log_before = np.log(place.bare), np.log(place.before)
+            self.log_recent = np.log(place.recent)
             self.log_draft = np.log(place.draft if kind == "greedy" else place.model)
         self.sums = np.concatenate([[0.0], np.cumsum(p)])
         self.sorted = np.sort(p)
@@ -157,6 +158,7 @@ class Facts:
             log_norm=np.tile(self.log_norm, (n, 1)),
             unfiltered=self.log_bare[tokens],
             before=self.log_before[tokens],
+            recent=self.log_recent[tokens],
             below=self.sums[tokens],
             position=np.full(n, self.place.number),
             bonus=np.full(n, self.place.number == K),

@@ -33,6 +33,7 @@ class Place:
         number: Place in the chain, 0 to K; K is the bonus token's.
         target: The law that the request asks for.
         before: The target's law one place earlier.
+        recent: Mean of the target's laws at the places before, up to the one before the chain.
         older: The target's law one place before the chain: the row that the step before left.
         stale: The target's law when one slot of its cache is wrong.
         bare: The target's law without the condition's filter or penalty.
@@ -46,6 +47,7 @@ class Place:
     number: int
     target: Floats
     before: Floats
+    recent: Floats
     older: Floats
     stale: Floats
     bare: Floats
@@ -94,6 +96,7 @@ class World:
                 number=number,
                 target=bent[number + 1],
                 before=bent[number],
+                recent=np.mean(bent[: number + 1], axis=0),
                 older=bent[0],
                 stale=self._conditioned(_law(s.stale[context, number]), context, number),
                 bare=laws[number + 1],

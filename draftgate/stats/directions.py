@@ -69,10 +69,10 @@ FAMILIES = {
     "temperature": 0.13,
     "greedy": 0.03,
     "garbage": 0.03,
-    "ranks": 0.04,
+    "ranks": 0.03,
     "special": 0.05,
     "unfiltered": 0.07,
-    "neighbour row": 0.06,
+    "neighbour row": 0.07,
     "draft": 0.14,
     "acceptance": 0.16,
     "cells": 0.12,
@@ -255,6 +255,10 @@ def _of_others() -> list[Direction]:
         *(
             Direction("neighbour row", f"{s:.0%} by the row before", column(s, "before"))
             for s in (0.05, 0.4, 0.95)
+        ),
+        *(
+            Direction("neighbour row", f"{s:.0%} by one of the last rows", column(s, "recent"))
+            for s in (0.05, 0.4)
         ),
         *(Direction("copy", f"{s:.0%} copied", point(s, sibling)) for s in (0.1, 0.9)),
         *(

@@ -39,6 +39,8 @@ class Scores:
         log_norm: Log of the sum over all tokens of p ** power; shape (n, len(POWERS)).
         unfiltered: Log-probability without top-k, top-p, min-p and penalties.
         before: Log-probability of the token under the law of the token before.
+        recent: Log of the mean of its probabilities under the laws of up to five tokens
+            before it in the same request.
         below: Probability of all tokens with smaller ids.
         position: Place in the chain of a verify step, from 0; -1 if the token is in no chain,
             or its place is not known.
@@ -67,6 +69,7 @@ class Scores:
     log_norm: Floats
     unfiltered: Floats
     before: Floats
+    recent: Floats
     below: Floats
     position: Ints
     bonus: Bools
@@ -225,6 +228,7 @@ def blank(n: int) -> Scores:
         log_norm=np.full((n, len(POWERS)), np.nan),
         unfiltered=nan,
         before=nan,
+        recent=nan,
         below=nan,
         position=np.zeros(n, dtype=int),
         bonus=no,

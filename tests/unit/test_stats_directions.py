@@ -48,6 +48,7 @@ def rows(rng: np.random.Generator, position: int, request: int) -> Scores:
         every(law),
         tokens,
         before=random_law(rng),
+        recent=random_law(rng),
         unfiltered=random_law(rng, gaps=False),
         draft=np.full(VOCABULARY, draft.argmax()),
         confidence=np.full(VOCABULARY, -rng.exponential()),
