@@ -42,7 +42,9 @@ def run_check(args: argparse.Namespace) -> int:
     finally:
         line.end()
     print("\n".join(lines(result)))
-    print(f"stored: {_store(args.out, result, gathered)}")
+    stored = _store(args.out, result, gathered)
+    print(f"stored: {stored}")
+    print(f"report: {_report(stored.parent)}")
     return exit_for_check(result.judgement.outcome)
 
 
@@ -114,13 +116,21 @@ def _check_writable(folder: Path) -> None:
 def _store(root: Path, result: "CheckResult", gathered: "Gathered") -> Path:
     from draftgate.checks.kept import write_check  # noqa: PLC0415 - quick start
     from draftgate.clock import SYSTEM_CLOCK  # noqa: PLC0415 - quick start
+    from draftgate.report.check import evidence_of, write_evidence  # noqa: PLC0415 - quick start
     from draftgate.runstore import new_id  # noqa: PLC0415 - quick start
 
     folder = root / new_id("check", SYSTEM_CLOCK.wall())
     try:
+        write_evidence(folder, evidence_of(gathered))
         return write_check(folder, result, gathered)
     except OSError as error:
         raise MeasurementError(
             f"--out {root}: cannot be written ({error.strerror or error}); the verdict is above. "
             "Free some space there, or name another folder."
         ) from error
+
+
+def _report(folder: Path) -> Path:
+    from draftgate.report.check import write_check_report  # noqa: PLC0415 - quick start
+
+    return write_check_report(folder)

@@ -23,9 +23,10 @@ def add_runs(commands: Commands) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Write the page of a run or a comparison again and print its tables."""
+    """Write the page of a run, a comparison or a check again and print its tables."""
     from rich.console import Console  # noqa: PLC0415 - quick start
 
+    from draftgate.checks.kept import RESULT  # noqa: PLC0415 - quick start
     from draftgate.compare.run import load_comparison  # noqa: PLC0415 - quick start
     from draftgate.compare.store import HEADER, ComparisonFolder  # noqa: PLC0415 - quick start
     from draftgate.report import print_report, write_report  # noqa: PLC0415 - quick start
@@ -33,6 +34,8 @@ def run_report(args: argparse.Namespace) -> int:
     from draftgate.runstore import load_run  # noqa: PLC0415 - quick start
 
     path = _run_folder(args.run_folder)
+    if (path / RESULT).exists():
+        return _report_check(path)
     if (path / HEADER).exists():
         comparison = load_comparison(path)
         compared_page = write_comparison(comparison, ComparisonFolder(path), args.history)
@@ -42,6 +45,18 @@ def run_report(args: argparse.Namespace) -> int:
     run = load_run(path)
     page = write_report(run, args.history)
     print_report(run, Console())
+    print(f"report: {page}")
+    return Exit.OK
+
+
+def _report_check(folder: Path) -> int:
+    """Write the page of a check again and print its verdict, whatever that is."""
+    from draftgate.checks.kept import read_check  # noqa: PLC0415 - quick start
+    from draftgate.checks.words import lines  # noqa: PLC0415 - quick start
+    from draftgate.report.check import write_check_report  # noqa: PLC0415 - quick start
+
+    page = write_check_report(folder)
+    print("\n".join(lines(read_check(folder))))
     print(f"report: {page}")
     return Exit.OK
 
