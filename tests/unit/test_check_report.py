@@ -25,8 +25,14 @@ from draftgate.report.check import (
     write_check_report,
     write_evidence,
 )
-from draftgate.report.check.head import margin_sentence, tiles
-from draftgate.report.check.heat import by_family, directions_table, heat_figure, strongest
+from draftgate.report.check.head import example_facts, margin_sentence, tiles
+from draftgate.report.check.heat import (
+    by_family,
+    directions_table,
+    heat_figure,
+    shown_processes,
+    strongest,
+)
 from draftgate.report.check.markdown import LONGEST_COMMAND
 from draftgate.report.check.paths import MOST_POINTS, path_figure, thinned
 from draftgate.report.check.words import FAMILIES, SCOPES, family_name, log_value, visible
@@ -97,6 +103,7 @@ def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation:
         ("too_few", "INCONCLUSIVE (too few tokens)", "Stopped by Ctrl-C"),
         ("too_few", "INCONCLUSIVE (too few tokens)", "2 of 242 requests brought no answer"),
         ("too_few", "INCONCLUSIVE (too few tokens)", "Not looked at"),
+        ("too_few", "INCONCLUSIVE (too few tokens)", "a condition has no token"),
         ("without_evidence", "LOSSY", "The paths of this check were not kept."),
     ],
 )
@@ -148,6 +155,29 @@ def test_condition_that_fired_comes_first() -> None:
         "towards the draft",
         "later places of the chain",
     ]
+
+
+def test_alarm_with_the_most_evidence_a_token_comes_first() -> None:
+    """Of two alarms the page begins with the one that the verdict names."""
+    stored = lossy()
+    assert stored.kept is not None
+    small, other, large = stored.result.findings.checked
+    steep = replace(small, alarm_at=90, nats_per_token=2 * large.nats_per_token)
+    findings = replace(stored.result.findings, checked=(steep, other, large))
+
+    shown = shown_processes(replace(stored.result, findings=findings), stored.kept)
+
+    assert [entry.condition for _, entry, _ in shown] == ["T=0.8", "T=0.8,top_p=0.95", "T=1"]
+
+
+def test_example_of_the_aa_arm_says_so() -> None:
+    """A worst example stands for the server under test only where that alarmed."""
+    result = numerics().result
+    quiet = tuple(replace(entry, alarm_at=None) for entry in result.findings.checked)
+    plain_alone = replace(result, findings=replace(result.findings, checked=quiet))
+
+    assert example_facts(result)[0] == ("Arm", "the server under test")
+    assert example_facts(plain_alone)[0] == ("Arm", "the A/A arm: the other one is quiet")
 
 
 def test_alarm_is_marked_where_it_came() -> None:
@@ -208,6 +238,7 @@ def test_margin_is_said_for_a_pass_alone() -> None:
         (passing, ("Margin to an alarm", "8.2")),
         (lossy, ("Alarm after", "260")),
         (nonconforming, ("Alarm of the rule after", "7")),
+        (numerics, ("Alarm of the A/A arm after", "540")),
     ],
 )
 def test_tiles_end_with_margin_or_alarm(make: Callable[[], Stored], last: tuple[str, str]) -> None:

@@ -28,14 +28,19 @@ def tiles(result: CheckResult) -> tuple[Tile, ...]:
     asked = f"{count(result.requests, 'request')} in {result.elapsed_s:.0f} s"
     return (
         Tile("Tokens of the server", f"{found.tokens:,}", asked),
-        Tile(
-            "Detectable fault",
-            nats(found.detectable_kl),
-            "nats a token along a direction that is looked in, found with probability .9",
-        ),
+        _detectable(found.detectable_kl),
         _nearest(result),
         _margin(result),
     )
+
+
+def _detectable(kl: float) -> Tile:
+    detail = (
+        "nats a token along a direction that is looked in, found with probability .9"
+        if math.isfinite(kl)
+        else "a condition has no token, so no size is stated"
+    )
+    return Tile("Detectable fault", nats(kl), detail)
 
 
 def _nearest(result: CheckResult) -> Tile:
@@ -45,11 +50,16 @@ def _nearest(result: CheckResult) -> Tile:
 
 
 def _margin(result: CheckResult) -> Tile:
-    """Return the margin where the server's own paths are quiet, else when the alarm came."""
-    alarms = [e.alarm_at for e in result.findings.checked if e.alarm_at is not None]
-    if alarms:
-        return Tile("Alarm after", f"{min(alarms):,}", "tokens of its condition")
-    rule = [e.alarm_at for e in result.findings.joint if e.alarm_at is not None]
+    """Return when an alarm came, the A/A arm's first as in the verdict, or else the margin."""
+    found = result.findings
+    for title, entries in (
+        ("Alarm of the A/A arm after", found.plain),
+        ("Alarm after", found.checked),
+    ):
+        alarms = [entry.alarm_at for entry in entries if entry.alarm_at is not None]
+        if alarms:
+            return Tile(title, f"{min(alarms):,}", "tokens of its condition")
+    rule = [e.alarm_at for e in found.joint if e.alarm_at is not None]
     if rule:
         return Tile("Alarm of the rule after", f"{min(rule):,}", "tokens of verify steps")
     _, left = margin(result)
@@ -128,7 +138,9 @@ def example_facts(result: CheckResult) -> Facts:
     if worst is None:
         return ()
     place = "not known" if worst.position < 0 else f"{worst.position}, counted from 0"
+    fired = any(entry.alarm_at is not None for entry in result.findings.checked)
     return (
+        ("Arm", "the server under test" if fired else "the A/A arm: the other one is quiet"),
         ("Condition", worst.condition),
         ("Prompt", f"{worst.prompt_id}, request {worst.request}"),
         ("Place", f"output token {worst.index}, counted from 0"),

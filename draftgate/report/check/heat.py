@@ -65,7 +65,7 @@ def heat_figure(result: CheckResult, kept: KeptEvidence | None) -> FigureView:
 
 
 def shown_processes(result: CheckResult, kept: KeptEvidence) -> list[Shown]:
-    """Return what is drawn, the nearest to its bound first."""
+    """Return what is drawn: alarms by their evidence a token, then the nearest to its bound."""
     found = [
         (arm, entry, kept.processes[arm, entry.condition])
         for arm, entries in ((CHECKED, result.findings.checked), (PLAIN, result.findings.plain))
@@ -73,7 +73,15 @@ def shown_processes(result: CheckResult, kept: KeptEvidence) -> list[Shown]:
         if (arm, entry.condition) in kept.processes
         and (arm == CHECKED or entry.alarm_at is not None)
     ]
-    return sorted(found, key=lambda item: bound_of(item[1]) - item[1].peak_log_e)
+    return sorted(found, key=_order)
+
+
+def _order(item: Shown) -> tuple[bool, bool, float]:
+    """Return the key that puts the verdict's condition first, the server under test before."""
+    arm, entry, _ = item
+    if entry.alarm_at is not None:
+        return False, arm != CHECKED, -entry.nats_per_token
+    return True, arm != CHECKED, bound_of(entry) - entry.peak_log_e
 
 
 def by_family(process: Process, kept: KeptEvidence) -> dict[str, Floats]:
@@ -183,7 +191,7 @@ def _heat_table(shown: Sequence[Shown], kept: KeptEvidence) -> Table:
 
 
 def directions_table(result: CheckResult, kept: KeptEvidence | None) -> Table | None:
-    """Return the directions with the most evidence in the condition nearest to its bound.
+    """Return the directions with the most evidence in the first condition that is drawn.
 
     None where the parts of the e-processes were not kept.
     """
