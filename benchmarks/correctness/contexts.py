@@ -27,7 +27,7 @@ KINDS = ("greedy", "sampled")
 
 
 KEPT_EVERY = 12
-"""Contexts after which the files are written; the 216 prompts are a multiple of it."""
+"""Contexts after which the files are written; the number of contexts is a multiple of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Setting:
         noise_ratio: Noise on the drafter's weights, see `weakened_copy`.
         sharpness: The drafter's logits are multiplied by this: over-confident above 1.
         continuation: Longest continuation before a chain, tokens.
+        contexts: Prompts that are used, one context each.
         seed: Of prompts, continuations and chains.
     """
 
@@ -48,6 +49,7 @@ class Setting:
     noise_ratio: float = 0.06
     sharpness: float = 2.0
     continuation: int = 24
+    contexts: int = 108
     seed: int = 5
 
 
@@ -143,7 +145,9 @@ class Models:
             for place in (source, weak)
         )
         tokenizer = AutoTokenizer.from_pretrained(source)
-        self.prompts = [_encoded(tokenizer, p) for p in load_prompts("mixed", setting.seed)]
+        self.prompts = [
+            _encoded(tokenizer, p) for p in load_prompts("mixed", setting.seed)[: setting.contexts]
+        ]
         self.rng = np.random.default_rng(setting.seed)
 
     def begin(self, prompt: list[int]) -> Start:
