@@ -15,7 +15,7 @@ from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
 from draftgate.laws.partial import LogprobEntry, PartialLaw, Setting
 from draftgate.laws.proposals import Drafter, proposals_of
-from draftgate.laws.reference import refuse_greedy
+from draftgate.laws.reference import RECENT, refuse_greedy
 from draftgate.laws.rows import known_columns, places_of, siblings_of, steps_of
 from draftgate.stats.scores import POWERS, Scores, blank, joined
 
@@ -130,7 +130,16 @@ def _by_laws(answer: Answer, laws: Sequence[PartialLaw]) -> dict[str, Any]:
             law.lowest_unfiltered(token) if law.filtered else np.nan for token, _, law in rows
         ],
         "before": [before.lowest(token) for token, before, _ in rows],
+        "recent": [
+            _mean([law.lowest(token) for law in laws[max(row + 1 - RECENT, 0) : row + 1]])
+            for row, token in enumerate(answer.token_ids[1:])
+        ],
     }
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the log of the mean of numbers given by their logs."""
+    return float(np.logaddexp.reduce(values) - np.log(len(values)))
 
 
 def _about_draft(

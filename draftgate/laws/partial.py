@@ -13,15 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftgate.laws.bounds import MASS_ROUNDING, Kept, Range, kept, log_of, rest_sum
 from draftgate.laws.orders import ORDERS, SOFTENED
 from draftgate.laws.parameters import LawParameters
 
 Floats = NDArray[np.floating[Any]]
-
-MASS_ROUNDING = 1e-5
-"""How far a sum of reported probabilities may be off. A float32 log-softmax of logits up to
-32 is off by 4e-6 at most (twice half a unit in the last place of 32), and so is each
-probability, relatively; doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,101 +48,6 @@ class Setting:
     vocabulary: int
     engine: str = "vllm"
     numerics: str = "float32"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The log of a number that lies between two."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What top-k and top-p leave, as far as the n most likely tokens tell.
-
-    Attributes:
-        known: Whether exactly the first `count` tokens stay.
-        count: So many of the most likely tokens stay for sure.
-        mass: Of the sum of w over all that stay.
-    """
-
-    known: bool
-    count: int
-    mass: Range
-
-
-def rest_sum(seen: Floats, cap: float, others: int, power: float) -> Range:
-    """Return bounds on the log of the sum of u ** power over tokens that are not known.
-
-    N of them sum to m, and none exceeds c. x ** b = x * x ** (b - 1) is at most
-    x * c ** (b - 1) for b >= 1 and at least that for b < 1. It is convex for b >= 1 and
-    concave below, so by Jensen's inequality
-
-        N ** (1 - b) * m ** b  <=  sum of x ** b  <=  m * c ** (b - 1)       for b >= 1
-        m * c ** (b - 1)       <=  sum of x ** b  <=  N ** (1 - b) * m ** b  for b < 1
-
-    Args:
-        seen: Log-probabilities of the tokens that are known; shape (s,).
-        cap: Log of c.
-        others: N; a larger number is safe.
-        power: b > 0.
-
-    Source:
-        Own derivation.
-    """
-    if others <= 0 or cap == -np.inf:
-        return Range(-np.inf, -np.inf)
-    mass = 1 - float(np.exp(seen).sum())
-    low = float(_log(max(mass - MASS_ROUNDING, 0.0)))
-    high = float(_log(max(mass, 0.0) + MASS_ROUNDING))
-    slope = (power - 1) * min(cap, high)
-    spread = (1 - power) * float(_log(others))
-    if power >= 1:
-        return Range(spread + power * low, slope + high)
-    return Range(slope + low, spread + power * high)
-
-
-def kept(weights: Floats, everything: Range, parameters: LawParameters, *, joint: bool) -> Kept:
-    """Return what top-k and top-p leave.
-
-    Args:
-        weights: Log w of the most likely tokens, likeliest first; shape (n,), n >= 1.
-        everything: Log of the sum of w over all tokens.
-        parameters: With top-k and top-p.
-        joint: Whether top-p is measured on all tokens and not on what top-k left.
-    """
-    above = np.concatenate([[-np.inf], np.logaddexp.accumulate(weights)])
-    pool = _pool(weights, above, everything, parameters.top_k)
-    if parameters.top_p >= 1:
-        return pool
-    base, limit = everything if joint else pool.mass, float(np.log(parameters.top_p))
-    # above[i] is what stands before token i; those before which less than top-p stands stay.
-    sure = min(int((above[:-1] - base.low < limit).sum()), pool.count)
-    if sure == pool.count and pool.known:
-        return pool
-    if sure < len(weights) and above[sure] - base.high >= limit and not _tie(weights, sure):
-        return Kept(known=True, count=sure, mass=Range(above[sure], above[sure]))
-    least = above[sure] if joint else max(above[sure], limit + base.low)
-    return Kept(known=False, count=sure, mass=Range(least, pool.mass.high))
-
-
-def _pool(weights: Floats, above: Floats, everything: Range, top_k: int) -> Kept:
-    """Return what top-k alone leaves; tokens tied with the k-th all stay."""
-    if not top_k:
-        return Kept(known=False, count=len(weights), mass=everything)
-    end = top_k
-    while end < len(weights) and _tie(weights, end):
-        end += 1
-    if end < len(weights):
-        return Kept(known=True, count=end, mass=Range(above[end], above[end]))
-    return Kept(known=False, count=len(weights), mass=Range(above[-1], everything.high))
-
-
-def _tie(weights: Floats, index: int) -> bool:
-    """Return whether the token at an index is as likely as the one before it."""
-    return bool(weights[index] == weights[index - 1])
 
 
 class PartialLaw:
@@ -210,8 +111,11 @@ class PartialLaw:
         if token in self._rank:
             return self._rank[token]
         listed, most = len(self._top), self._setting.vocabulary - 1
-        mass = max(1 - float(np.exp(self._top).sum()), 0.0) + MASS_ROUNDING
-        share = mass / np.exp(self._logprob[token]) if self._logprob[token] > -np.inf else np.inf
+        share = (
+            self._unlisted / np.exp(self._logprob[token])
+            if self._logprob[token] > -np.inf
+            else np.inf
+        )
         return int(min(listed - 1 + share, most)) if share < most else most
 
     def is_top_without(self, token: int, other: int) -> bool:
@@ -237,7 +141,7 @@ class PartialLaw:
             return -np.inf
         sure = self._rank.get(token, np.inf) < self.kept.count
         stays = self._factor(token, self.z.high, self.kept.mass.high) if sure else -np.inf
-        return self._weight(token) + max(stays, float(_log(self._soft)) - self.z.high)
+        return self._weight(token) + max(stays, float(log_of(self._soft)) - self.z.high)
 
     def lowest_unfiltered(self, token: int) -> float:
         """Return the least that the log-probability of the drawn token can be without filters."""
@@ -251,8 +155,10 @@ class PartialLaw:
         w ** a) is smallest at the lowest Z. With them s follows 1 / Z through e alone: numerator
         and sum are bounded one by one.
         """
-        total = self._total(self._seen, self._power * power)
+        if not self.filtered and power < 1:
+            return self._lowest_coarse_ratio(token, power)
         if not self.filtered:
+            total = self._total(self._seen, self._power * power)
             return (power - 1) * self._weight(token) + self.z.low - total.high
         if not self.kept.known:
             return np.nan
@@ -260,19 +166,43 @@ class PartialLaw:
         own = (power - 1) * (self._weight(token) + self._factor(token, z, self.kept.mass.low))
         return own - self._sum_of_powers(power)
 
+    def _lowest_coarse_ratio(self, token: int, power: float) -> float:
+        """Return a lower bound on the log ratio of a coarse power of the law to the law.
+
+        What the listed tokens leave is one block here. Within it tokens keep their shares under
+        u, and the block's weight B stands for the sum of its w ** a, which for a < 1 is hardly
+        bounded: 20 tokens of 49,152 leave a factor of ten. But any B that is chosen before the
+        draw gives a law, so the middle of the bounds serves:
+
+            w ** a / Y for listed tokens, u / m * B / Y for others, Y = B + sum over the listed
+        """
+        both = self._power * power
+        rest = self._rest(self._top, both)
+        block = (rest.low + rest.high) / 2 if rest.low > -np.inf else rest.high
+        total = float(np.logaddexp(np.logaddexp.reduce(both * self._top), block))
+        own = both * self._logprob[token]
+        if token not in self._rank:
+            own = self._logprob[token] - log_of(self._unlisted) + block
+        return float(own - total + self.z.low - self._weight(token))
+
+    @property
+    def _unlisted(self) -> float:
+        """The most that tokens which are not listed can sum to."""
+        return max(1 - float(np.exp(self._top).sum()), 0.0) + MASS_ROUNDING
+
     def _sum_of_powers(self, power: float) -> float:
         """Return an upper bound on the log of the sum of s ** power over all tokens."""
         count, both = self.kept.count, self._power * power
         inside = np.logaddexp.reduce(both * self._seen[:count])
         outside = np.logaddexp.reduce(both * self._seen[count:])
         outside = np.logaddexp(outside, self._rest(self._seen, both).high)
-        soft = float(_log(self._soft)) - self.z.low
+        soft = float(log_of(self._soft)) - self.z.low
         stays = np.logaddexp(np.log1p(-self._soft) - self.kept.mass.low, soft)
         return float(np.logaddexp(power * stays + inside, power * soft + outside))
 
     def _factor(self, token: int, z: float, mass: float) -> float:
         """Return the log of what w is multiplied by; a token that may stay is taken to stay."""
-        soft = float(_log(self._soft)) - z
+        soft = float(log_of(self._soft)) - z
         rank = self._rank.get(token, np.inf)
         if not self.filtered or (self.kept.known and rank >= self.kept.count):
             return soft
@@ -291,8 +221,3 @@ class PartialLaw:
     def _rest(self, seen: Floats, power: float) -> Range:
         cap = float(self._top[-1]) if len(self._top) else 0.0
         return rest_sum(seen, cap, self._setting.vocabulary - len(seen), power)
-
-
-def _log(value: float) -> Any:
-    with np.errstate(divide="ignore"):
-        return np.log(value)

@@ -15,6 +15,9 @@ from draftgate.stats.scores import Scores
 FIRST_TOKENS = "the first token of each answer, which no draft proposes"
 """Blind spot of every reference: prefill draws that token, evidence leaves it out."""
 
+RECENT = 5
+"""Laws before a token's own that `Scores.recent` looks at."""
+
 
 @runtime_checkable
 class Reference(Protocol):
