@@ -42,6 +42,7 @@ class Streams:
         bin: Bin of the token's rank; same shape.
         place: Index of the place; same shape.
         known: What is known of each place.
+        sibling: Token of a twin at each place; None leaves that of the scored tokens.
     """
 
     rows: Scores
@@ -51,6 +52,7 @@ class Streams:
     bin: Ints
     place: Ints
     known: Sequence[Known]
+    sibling: Ints | None = None
 
 
 def arranged(
@@ -122,10 +124,12 @@ def _first(reached: NDArray[np.bool_], length: int) -> Ints:
 class Judge:
     """The evidence of one family of directions over distinct tokens."""
 
-    def __init__(self, rows: Scores, family: Sequence[Direction]) -> None:
-        """Work out all ratios that depend on a token alone."""
+    def __init__(
+        self, rows: Scores, family: Sequence[Direction], changing: Sequence[str] = ALONG
+    ) -> None:
+        """Work out all ratios but those of families that change along a stream."""
         self.rows = rows
-        along = np.array([direction.family in ALONG for direction in family])
+        along = np.array([direction.family in changing for direction in family])
         self.along = tuple(d for d, on in zip(family, along, strict=True) if on)
         alone = tuple(d for d, on in zip(family, along, strict=True) if not on)
         weights = np.exp(log_weights(family))
@@ -138,7 +142,7 @@ class Judge:
         """Return after how many tokens each stream alarms, NEVER if it does not."""
         rows = streams.row
         count, length = rows.shape
-        along = self._along(rows, streams.request)
+        along = self._along(streams)
         wealth = np.ones((self.scopes.shape[1], count, len(self.weights)))
         prior = self.weights.T[:, None, :]
         found = np.full(count, NEVER)
@@ -158,14 +162,16 @@ class Judge:
                     break
         return found
 
-    def _along(self, rows: Ints, request: Ints) -> Floats:
+    def _along(self, streams: Streams) -> Floats:
         if not self.along:
-            return np.zeros((*rows.shape, 0))
-        streams = (
-            replace(self.rows.take(row), request=number)
-            for row, number in zip(rows, request, strict=True)
-        )
-        return np.stack([np.exp(log_ratios(stream, self.along)).T for stream in streams])
+            return np.zeros((*streams.row.shape, 0))
+        return np.stack([self._along_one(streams, number) for number in range(len(streams.row))])
+
+    def _along_one(self, streams: Streams, number: int) -> Floats:
+        one = replace(self.rows.take(streams.row[number]), request=streams.request[number])
+        if streams.sibling is not None:
+            one = replace(one, sibling=streams.sibling[number])
+        return np.exp(log_ratios(one, self.along)).T
 
 
 def without_draft(rows: Scores) -> Scores:

@@ -45,7 +45,7 @@ ACCEPTANCE = (
     (1.0, 0.4),
     (1.0, 1.0),
     (1.0, 2.5),
-    (2.0, -2.5),
+    (1.5, -3.0),
     (2.0, 0.0),
     (4.0, -2.0),
 )
@@ -59,28 +59,27 @@ CELLS = (
     ((0.0, 0.0), (-3.0, -3.0)),
     ((-3.0, -3.0), (-3.0, -3.0)),
     ((0.7, -3.0), (0.7, -3.0)),
-    ((0.7, -1.0), (0.7, -1.0)),
     ((-1.0, 1.0), (-1.0, 1.0)),
 )
 """Tilts of likely and of other proposals, proposed somewhat and far too often: both ways,
 and against each other."""
 
 FAMILIES = {
-    "temperature": 0.13,
+    "temperature": 0.14,
     "greedy": 0.03,
-    "garbage": 0.03,
+    "garbage": 0.02,
     "ranks": 0.03,
     "special": 0.05,
     "unfiltered": 0.07,
-    "neighbour row": 0.07,
-    "draft": 0.14,
-    "acceptance": 0.16,
-    "cells": 0.12,
+    "neighbour row": 0.08,
+    "draft": 0.13,
+    "acceptance": 0.15,
+    "cells": 0.1,
     "rest": 0.05,
-    "chain": 0.04,
-    "copy": 0.04,
-    "repeat": 0.01,
-    "quantile": 0.03,
+    "chain": 0.05,
+    "copy": 0.045,
+    "repeat": 0.005,
+    "quantile": 0.05,
 }
 """Prior weight of each family of directions; they add up to 1."""
 
@@ -121,11 +120,11 @@ class Scope:
 
 
 SCOPES = (
-    Scope("everywhere", 0.45, 0.06, lambda s: np.ones(len(s), dtype=bool)),
-    Scope("verified places", 0.2, 0.67, lambda s: (s.position >= 0) & ~s.bonus),
-    Scope("first place of the chain", 0.05, 0.02, lambda s: (s.position == 0) & ~s.bonus),
+    Scope("everywhere", 0.1, 0.05, lambda s: np.ones(len(s), dtype=bool)),
+    Scope("all but the bonus token", 0.6, 0.7, lambda s: ~s.bonus),
+    Scope("first place of the chain", 0.03, 0.02, lambda s: (s.position == 0) & ~s.bonus),
     Scope("later places of the chain", 0.1, 0.1, lambda s: (s.position > 0) & ~s.bonus),
-    Scope("bonus token", 0.2, 0.15, lambda s: np.asarray(s.bonus)),
+    Scope("bonus token", 0.17, 0.13, lambda s: np.asarray(s.bonus)),
 )
 
 
@@ -239,7 +238,7 @@ def _of_acceptance() -> list[Direction]:
         ),
         *(
             Direction("chain", f"odds of a draft times luck^{b:g}", associated(b))
-            for b in (-0.5, 0.7, 1.5)
+            for b in (-0.5, 0.8, 2.0)
         ),
     ]
 

@@ -126,7 +126,7 @@ def test_scopes_are_where_they_say() -> None:
         scope.label: row.tolist() for scope, row in zip(SCOPES, scopes_of(scores), strict=True)
     }
     assert found["everywhere"] == [True] * 4
-    assert found["verified places"] == [True, True, False, False]
+    assert found["all but the bonus token"] == [True, True, False, True]
     assert found["first place of the chain"] == [True, False, False, False]
     assert found["later places of the chain"] == [False, True, False, False]
     assert found["bonus token"] == [False, False, True, False]

@@ -1,0 +1,97 @@
+"""RESULTS.md's tables from the JSON files.
+
+.venv/bin/python -m benchmarks.correctness.tables     # rewrites what is between markers
+"""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.correctness.contexts import KINDS
+from benchmarks.correctness.peers import TESTS
+from benchmarks.gate.page import Section
+from benchmarks.gate.tables import table
+
+HERE = Path(__file__).parent
+
+Row = dict[str, Any]
+
+FACTORS = ("oracle", "ours", "draft unknown")
+"""Columns that are given as multiples of the limit as well."""
+
+
+def count(row: Row, name: str) -> str:
+    """Return a number of tokens, and by what it exceeds the limit."""
+    at = row[name]
+    if at is None:
+        return f"> {row['tokens']}"
+    return f"{at} ({at / row['limit']:.1f})" if name in FACTORS else f"{at}"
+
+
+def joint(row: Row) -> str:
+    """Return the joint verdict's tokens and the evidence's in multiples of them."""
+    if row["joint"] is None:
+        return "-"
+    ratio = f" ({row['ours'] / row['joint']:.1f})" if row["ours"] else ""
+    return f"{row['joint']}{ratio}"
+
+
+def factors(rows: list[Row]) -> list[float]:
+    """Return the evidence's tokens over the limit, infinite where it did not alarm."""
+    return [row["ours"] / row["limit"] if row["ours"] else float("inf") for row in rows]
+
+
+def power(result: Row) -> str:
+    """Return the table of one kind of drafts, with its summary."""
+    rows = result["rows"]
+    lines = [
+        (
+            row["fault"],
+            f"{row['kl']:.4f}",
+            f"{row['limit']:.0f}",
+            *(count(row, name) for name in FACTORS),
+            joint(row),
+            *(count(row, name) for name in TESTS),
+        )
+        for row in rows
+    ]
+    head = ("fault", "nats a token", "limit", *FACTORS, "joint", *TESTS)
+    found = factors(rows)
+    summary = (
+        f"{len(rows)} faults, {result['kind']} drafts, {result['contexts']} contexts, "
+        f"{result['streams']} streams each on {result['machine']['hardware']} in "
+        f"{result['minutes']:.0f} minutes. Tokens over the limit: median {median(found):.2f}, "
+        f"largest {max(found):.1f}; over 8 in {sum(x > 8 for x in found)}."
+    )
+    return f"{summary}\n\n{table(head, lines)}"
+
+
+def false_alarms(result: Row) -> str:
+    """Return the table of false alarms."""
+    rows = [
+        (f"{alpha:g}", f"{result['streams']}", f"{short}", f"{long}")
+        for alpha, (short, long) in zip(result["alphas"], result["alarms"], strict=True)
+    ]
+    head = (
+        "alpha",
+        "streams",
+        f"alarms within {result['short']} tokens",
+        f"within {result['tokens']}",
+    )
+    return f"{result['minutes']:.0f} minutes of one process.\n\n{table(head, rows)}"
+
+
+def main() -> None:
+    """Rewrite the parts whose numbers there are."""
+    for kind in KINDS:
+        Section(f"power-{kind}").rewrite(HERE, power)
+    if (HERE / "false_alarms.json").exists():
+        Section("false_alarms").rewrite(HERE, false_alarms)
+    whole = [json.loads((HERE / f"power-{kind}.json").read_text()) for kind in KINDS]
+    found = factors([row for one in whole for row in one["rows"]])
+    print(f"all: median {median(found):.2f}, largest {max(found):.1f}")
+
+
+if __name__ == "__main__":
+    main()
