@@ -22,6 +22,7 @@ from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
 from draftgate.errors import DraftgateError
+from draftgate.hidden import hide
 
 __all__ = ["Exit", "entry", "main"]
 
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except DraftgateError as error:
-        print(f"draftgate: {error}", file=sys.stderr)
+        print(f"draftgate: {hide(str(error))}", file=sys.stderr)
         return exit_of(error)
     except KeyboardInterrupt:
         print("draftgate: interrupted", file=sys.stderr)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from draftgate.engines.counters import CounterSnapshot
+from draftgate.hidden import hide
 from draftgate.registry import Registry
 from draftgate.specs import DockerLaunch, EngineSpec, ProcessLaunch
 
@@ -37,9 +38,9 @@ class Command:
     folders: tuple[str, ...] = ()
 
     def render(self) -> str:
-        """Return one shell line that starts the same server."""
-        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env)
-        return f"{env} {shlex.join(self.argv)}".strip()
+        """Return one shell line that starts the same server, once what is hidden is filled in."""
+        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in hide(self.env))
+        return f"{env} {shlex.join(hide(self.argv))}".strip()
 
 
 class EngineAdapter(Protocol):

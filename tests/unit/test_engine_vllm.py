@@ -101,6 +101,27 @@ def test_own_variables_win(tmp_path: Path) -> None:
     assert dict(command.env)["HF_HUB_OFFLINE"] == "0"
 
 
+def test_command_that_is_shown_hides_secrets(tmp_path: Path) -> None:
+    """The server is given the real values; the line that is printed and stored is not."""
+    engine = load_profile("cpu-smollm2").arm("none").engine
+    spec = replace(
+        engine,
+        target=str(tmp_path),
+        args=("--api-key", "planted 1", "--hf-token=planted-2", "--max-num-batched-tokens", "512"),
+        env=(("HF_TOKEN", "planted-3"), ("VLLM_CPU_KVCACHE_SPACE", "2")),
+    )
+
+    command = ENGINES.get("vllm").command(spec, 8000, print)
+
+    assert {"planted 1", "--hf-token=planted-2"} <= set(command.argv)
+    assert ("HF_TOKEN", "planted-3") in command.env
+    shown = command.render()
+    assert "planted" not in shown
+    assert "--api-key '(hidden)' '--hf-token=(hidden)' --max-num-batched-tokens 512" in shown
+    assert "HF_TOKEN='(hidden)'" in shown
+    assert "VLLM_CPU_KVCACHE_SPACE=2" in shown
+
+
 def test_quantization_is_an_argument_of_its_own(tmp_path: Path) -> None:
     """Quantization appears only where it is set."""
     command, _ = default_command("none", tmp_path, quantization="fp8")
