@@ -6,7 +6,7 @@ Decides only whether a measurement can be used, never what it means.
 
 from draftgate.measure.load import request_source
 from draftgate.measure.run import Cell, check_client, measure_run, prime
-from draftgate.measure.traffic import Traffic, measure_traffic, prompts_digest
+from draftgate.measure.traffic import Traffic, measure_traffic
 
 __all__ = [
     "Cell",
@@ -15,6 +15,5 @@ __all__ = [
     "measure_run",
     "measure_traffic",
     "prime",
-    "prompts_digest",
     "request_source",
 ]

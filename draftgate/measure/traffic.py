@@ -1,12 +1,10 @@
 """Acceptance by kind of traffic: every prompt once, and how many tokens a step gave for it."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
-from draftgate.datasets import Prompt
+from draftgate.datasets import Prompt, prompts_digest
 from draftgate.engines.running import RunningEngine
 from draftgate.load.generator import run as run_load
 from draftgate.load.requests import Endpoint
@@ -142,12 +140,6 @@ def _setting(spec: EngineSpec, traffic: Traffic, workload: WorkloadSpec) -> Traf
         concurrency=workload.concurrencies[0],
         prompts=prompts_digest(traffic.prompts),
     )
-
-
-def prompts_digest(prompts: Sequence[Prompt]) -> str:
-    """Return a short hash of ids and content, whatever the order."""
-    content = sorted([prompt.prompt_id, prompt.messages] for prompt in prompts)
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _tokens_per_step(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from draftgate.datasets import Prompt, load_prompts
+from draftgate.datasets import Prompt, load_prompts, prompts_digest
 from draftgate.engines.fake_server import FakeConfig
 from draftgate.engines.running import RunningEngine, launch
 from draftgate.load.state import LoadProgress
-from draftgate.measure import Traffic, measure_traffic, prompts_digest
+from draftgate.measure import Traffic, measure_traffic
 from draftgate.records import TrafficAcceptance
 from draftgate.specs import Arm, EngineSpec, SpeculativeConfig, UrlLaunch
 from tests.support.fake import fake_server
