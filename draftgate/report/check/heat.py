@@ -51,7 +51,9 @@ def heat_figure(result: CheckResult, kept: KeptEvidence | None) -> FigureView:
     caption = (
         "Log e-value of each family of directions in each part of the chain, at the end; the "
         "stronger the colour, the nearer to the condition's bound. A frame marks where the "
-        "evidence is strongest. What a family's tokens look like is in the table below."
+        "evidence against the server is strongest, if there is any. A dash: what the family needs "
+        "is not known, or there was no such token. What a family's tokens look like is in the "
+        "table below."
     )
     return FigureView(
         key="evidence-heat",
@@ -85,18 +87,28 @@ def _order(item: Shown) -> tuple[bool, bool, float]:
 
 
 def by_family(process: Process, kept: KeptEvidence) -> dict[str, Floats]:
-    """Return the log of the mean e-value of each family's directions; shape (scopes,) each."""
+    """Return the log of the mean e-value of each family's directions; shape (scopes,) each.
+
+    NaN where none of them said anything: their e-values are exactly 1.
+    """
     families = np.array(kept.families)
-    return {
-        name: np.logaddexp.reduce(process.parts[families == name], axis=0)
-        - math.log(int((families == name).sum()))
-        for name in dict.fromkeys(kept.families)
-    }
+    found = {}
+    for name in dict.fromkeys(kept.families):
+        parts = process.parts[families == name]
+        mean = np.logaddexp.reduce(parts, axis=0) - math.log(len(parts))
+        found[name] = np.where((parts == 0).all(axis=0), np.nan, mean)
+    return found
 
 
-def strongest(process: Process, kept: KeptEvidence) -> tuple[int, int]:
-    """Return (direction, scope) of the part with the largest weighted e-value."""
-    place = np.unravel_index(int((process.parts + kept.weights).argmax()), kept.weights.shape)
+def strongest(process: Process, kept: KeptEvidence) -> tuple[int, int] | None:
+    """Return (direction, scope) of the part with the largest weighted e-value.
+
+    None if no part's own e-value is above 1, so that nothing speaks against the server.
+    """
+    weighted = np.where(process.parts > 0, process.parts + kept.weights, -np.inf)
+    if np.isneginf(weighted).all():
+        return None
+    place = np.unravel_index(int(weighted.argmax()), weighted.shape)
     return int(place[0]), int(place[1])
 
 
@@ -108,8 +120,8 @@ def title_of(arm: str, entry: ConditionEvidence) -> str:
 def _panels(shown: Sequence[Shown], kept: KeptEvidence) -> Iterator[Panel]:
     for index, (arm, entry, process) in enumerate(shown):
         cells = by_family(process, kept)
-        direction, scope = strongest(process, kept)
-        frame = (list(cells).index(kept.families[direction]), scope)
+        best = strongest(process, kept)
+        frame = None if best is None else _framed(cells, kept.families[best[0]], best[1])
         size = (WIDTH_IN, (HEAD_PT + ROW_PT * len(cells) + BOTTOM_PT) / 72.0)
         svg = drawing(
             f"heat{index}",
@@ -117,12 +129,20 @@ def _panels(shown: Sequence[Shown], kept: KeptEvidence) -> Iterator[Panel]:
             partial(_fill, cells=cells, bound=bound_of(entry), frame=frame, scopes=kept.scopes),
             fitted=False,
         )
-        own = log_value(float(process.parts[direction, scope]))
-        said = (
-            f"{title_of(arm, entry)}: strongest is {family_name(kept.families[direction])}, "
-            f"{kept.scopes[scope]}, log e-value {own}."
-        )
-        yield Panel(title_of(arm, entry), said, svg, ())
+        name = title_of(arm, entry)
+        yield Panel(name, f"{name}: {_said(process, kept, best)}.", svg, ())
+
+
+def _framed(cells: dict[str, Floats], family: str, scope: int) -> tuple[int, int] | None:
+    """Return (row, column) of the strongest direction's cell; None if its family says nothing."""
+    return (list(cells).index(family), scope) if cells[family][scope] > 0 else None
+
+
+def _said(process: Process, kept: KeptEvidence, best: tuple[int, int] | None) -> str:
+    if best is None:
+        return "no direction speaks against the server"
+    family, scope = family_name(kept.families[best[0]]), kept.scopes[best[1]]
+    return f"strongest is {family}, {scope}, log e-value {log_value(float(process.parts[best]))}"
 
 
 def _fill(
@@ -130,7 +150,7 @@ def _fill(
     *,
     cells: dict[str, Floats],
     bound: float,
-    frame: tuple[int, int],
+    frame: tuple[int, int] | None,
     scopes: Sequence[str],
 ) -> None:
     width_pt, height_pt = (float(side) * 72.0 for side in figure.get_size_inches())
@@ -139,14 +159,14 @@ def _fill(
     for row, values in enumerate(cells.values()):
         for column, value in enumerate(values):
             _cell(axes, (column, row), float(value), bound)
-    axes.add_patch(
-        Rectangle((frame[1], frame[0]), 1, 1, fill=False, edgecolor=FOREGROUND, linewidth=1.6)
-    )
+    if frame is not None:
+        corner = (frame[1], frame[0])
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=FOREGROUND, linewidth=1.6))
     _dress(axes, [family_name(name) for name in cells], scopes)
 
 
 def _cell(axes: Axes, corner: tuple[int, int], value: float, bound: float) -> None:
-    share = min(max(value / bound, 0.0), 1.0)
+    share = 0.0 if math.isnan(value) else min(max(value / bound, 0.0), 1.0)
     if share > 0:
         axes.add_patch(Rectangle(corner, 1, 1, facecolor=BAD, alpha=DEEPEST * share, linewidth=0))
     axes.text(
@@ -193,14 +213,19 @@ def _heat_table(shown: Sequence[Shown], kept: KeptEvidence) -> Table:
 def directions_table(result: CheckResult, kept: KeptEvidence | None) -> Table | None:
     """Return the directions with the most evidence in the first condition that is drawn.
 
-    None where the parts of the e-processes were not kept.
+    Those that said nothing are left out. None where the parts were not kept, or none said
+    anything.
     """
     shown = [] if kept is None else shown_processes(result, kept)
     if kept is None or not shown:
         return None
     arm, entry, process = shown[0]
-    order = np.argsort(-(process.parts + kept.weights), axis=None, kind="stable")
-    rows = tuple(_direction_row(process, kept, int(flat)) for flat in order[:MOST_DIRECTIONS])
+    weighted = np.where(process.parts == 0, -np.inf, process.parts + kept.weights)
+    order = np.argsort(-weighted, axis=None, kind="stable")[:MOST_DIRECTIONS]
+    spoke = [int(flat) for flat in order if process.parts.flat[flat] != 0]
+    if not spoke:
+        return None
+    rows = tuple(_direction_row(process, kept, flat) for flat in spoke)
     columns = (
         Column("The tokens look like"),
         Column("Family"),

@@ -54,12 +54,13 @@ FAMILIES = {
 
 SCOPES = {
     "everywhere": "all\ntokens",
+    "all but the bonus token": "all but\nbonus",
     "verified places": "verified\nplaces",
     "first place of the chain": "first\nplace",
     "later places of the chain": "later\nplaces",
     "bonus token": "bonus\ntoken",
 }
-"""A part of the chain as the head of a narrow column."""
+"""A part of the chain as the head of a narrow column; "verified places" is an older one."""
 
 
 def family_name(family: str) -> str:
