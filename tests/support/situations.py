@@ -31,8 +31,8 @@ from draftgate.stats.directions import Direction, directions
 from draftgate.stats.eprocess import evidence
 from draftgate.stats.scores import Scores, joined
 
-CASE_ALPHA = 1e-6
-"""Bound on false alarms of one try; some 50 tries make 5e-5, half of a night's 1e-4."""
+CASE_ALPHA = 2e-7
+"""Bound on false alarms of one try; the 70 tries of a search at most make 1.4e-5."""
 
 PATIENCE_TRIES = 40
 """Tries that shrinking may take."""

@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from draftgate.checks.ask import (
-    PARALLEL,
-    SampledAnswer,
-    greedy_answer,
-    in_parallel,
-    sampled_answer,
-    scored_tokens,
-)
-from draftgate.checks.sampling import ScoredToken
+from draftgate.checks.ask import PARALLEL, greedy_answer, in_parallel
 from draftgate.datasets import Prompt
 from draftgate.errors import EngineError
 
@@ -87,42 +79,8 @@ def test_missing_log_probabilities_are_an_error() -> None:
 )
 def test_answer_without_what_was_asked_for_is_an_engine_error(document: Any) -> None:
     """A server that ignores the fields we need is told so, not shown as a traceback."""
-    for ask in (
-        lambda post: greedy_answer(post, "target", PROMPT, 1),
-        lambda post: sampled_answer(post, "target", PROMPT, 1, temperature=1.0, seed=1),
-        lambda post: scored_tokens(post, "target", SampledAnswer("p1", (1,), (2, 3))),
-    ):
-        with pytest.raises(EngineError, match=r"^p1: the answer lacks"):
-            ask(Server(document).post)
-
-
-def test_sampled_answer_keeps_the_prompts_ids() -> None:
-    """Prompt and output come back as token ids; the length is fixed."""
-    server = Server({"prompt_token_ids": [1, 2], "choices": [{"token_ids": [3, 4]}]})
-
-    answer = sampled_answer(server.post, "target", PROMPT, 2, temperature=0.7, seed=11)
-
-    assert answer == SampledAnswer("p1", (1, 2), (3, 4))
-    body = server.asked[0][1]
-    assert (body["temperature"], body["seed"], body["ignore_eos"]) == (0.7, 11, True)
-
-
-def test_every_token_but_the_first_is_scored() -> None:
-    """Teacher forcing: prompt positions and the first output token are left out."""
-    scored: list[Any] = [None, {"2": {"logprob": -9.0, "rank": 4}}]
-    scored += [{"3": {"logprob": -8.0, "rank": 2}}]
-    scored += [{"4": {"logprob": -1.0, "rank": 2}, "8": {"logprob": -0.1, "rank": 1}}]
-    scored += [{"5": {"logprob": -2.0, "rank": 1}}]
-    server = Server({"choices": [{"prompt_logprobs": scored}]})
-
-    found = scored_tokens(server.post, "target", SampledAnswer("p1", (1, 2), (3, 4, 5)))
-
-    assert found == (
-        ScoredToken(-1.0, -0.1, is_leading=False),
-        ScoredToken(-2.0, -2.0, is_leading=True),
-    )
-    assert server.asked[0][1]["prompt"] == [1, 2, 3, 4, 5]
-    assert server.asked[0][0] == "/v1/completions"
+    with pytest.raises(EngineError, match=r"^p1: the answer lacks"):
+        greedy_answer(Server(document).post, "target", PROMPT, 1)
 
 
 def test_parallel_answers_keep_their_order() -> None:
