@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "false_alarms.json"
 
 STREAMS = 100_000
-BATCH = 2500
+BATCH = 5000
 TOKENS = 512
 SHORT = 16
 ALPHAS = (1e-4, 1e-3, 1e-2)
@@ -54,7 +54,7 @@ def batch(number: int, count: int) -> list[list[int]]:
     streams, draw = arranged(bank, known, count, TOKENS, number)
     streams = with_twins(streams, bank, draw, number)
     judge = Judge(streams.rows, directions(world.vocabulary, SPECIAL), (*ALONG, "copy"))
-    found = [judge.alarms(streams, alpha) for alpha in ALPHAS]
+    found = judge.alarms_at(streams, ALPHAS)
     return [[int((at <= SHORT).sum()), int((at != NEVER).sum())] for at in found]
 
 

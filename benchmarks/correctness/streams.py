@@ -140,27 +140,38 @@ class Judge:
 
     def alarms(self, streams: Streams, alpha: float) -> Ints:
         """Return after how many tokens each stream alarms, NEVER if it does not."""
-        rows = streams.row
-        count, length = rows.shape
+        return self.alarms_at(streams, (alpha,))[0]
+
+    def alarms_at(self, streams: Streams, alphas: Sequence[float]) -> Ints:
+        """Return the same for several bounds; shape (alphas, streams)."""
+        bounds = 1 / np.array(alphas)
+        count, length = streams.row.shape
         along = self._along(streams)
         wealth = np.ones((self.scopes.shape[1], count, len(self.weights)))
-        prior = self.weights.T[:, None, :]
-        found = np.full(count, NEVER)
-        open_ = np.arange(count)
+        found = np.full((len(bounds), count), NEVER)
+        going = np.arange(count)
         for token in range(length):
-            row = rows[open_, token]
-            ratio = np.concatenate([self.ratios[row], along[open_, token]], axis=1)
-            holds = self.scopes[row]
-            for scope in range(holds.shape[1]):
-                inside = holds[:, scope]
-                wealth[scope, inside] *= ratio[inside]
-            over = (wealth * prior).sum(axis=(0, 2)) >= 1 / alpha
+            row = streams.row[going, token]
+            ratio = np.concatenate([self.ratios[row], along[going, token]], axis=1)
+            self._grow(wealth, ratio, self.scopes[row])
+            value = np.einsum("cst,tc->s", wealth, self.weights)
+            new = (value >= bounds[:, None]) & (found[:, going] == NEVER)
+            found[:, going] = np.where(new, token + 1, found[:, going])
+            over = value >= bounds.max()
             if over.any():
-                found[open_[over]] = token + 1
-                open_, wealth = open_[~over], wealth[:, ~over]
-                if not len(open_):
-                    break
+                going, wealth = going[~over], wealth[:, ~over]
+            if not len(going):
+                break
         return found
+
+    def _grow(self, wealth: Floats, ratio: Floats, holds: NDArray[np.bool_]) -> None:
+        """Multiply each scope's parts by the ratios of the tokens that belong to it."""
+        for scope in range(holds.shape[1]):
+            inside = holds[:, scope]
+            if inside.all():
+                wealth[scope] *= ratio
+            else:
+                wealth[scope, inside] *= ratio[inside]
 
     def _along(self, streams: Streams) -> Floats:
         if not self.along:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftgate.stats.ratios import (
+    blended,
     by_rank,
     column,
     heated,
-    mixed,
     point,
     powered,
     repeated_surprise,
@@ -181,18 +181,14 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
         return np.where(s.special, -np.log(special), -np.inf)
 
     found = [
-        Direction("garbage", f"{p:.0%} garbage", lambda s, p=p: mixed(p, uniform(s), s.logp))
-        for p in (0.01, 0.1, 0.5)
+        Direction("garbage", f"{p:.0%} garbage", blended(p, uniform)) for p in (0.01, 0.1, 0.5)
     ]
     found += [
         Direction("ranks", f"{p:.0%} by rank", by_rank(p, vocabulary)) for p in (0.01, 0.05, 0.2)
     ]
     if special:
         found += [
-            Direction(
-                "special", f"{p:.1%} special", lambda s, p=p: mixed(p, one_special(s), s.logp)
-            )
-            for p in (0.005, 0.05)
+            Direction("special", f"{p:.1%} special", blended(p, one_special)) for p in (0.005, 0.05)
         ]
     return found
 

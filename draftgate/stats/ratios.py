@@ -29,6 +29,11 @@ def mixed(share: float, alternative: Floats, logp: Floats) -> Floats:
     return np.where(np.isneginf(alternative) & np.isneginf(logp), 0.0, ratio)
 
 
+def blended(share: float, law: Callable[[Scores], Floats]) -> Callable[[Scores], Floats]:
+    """Return the ratio of a mixture with a law, given as log-probabilities of the tokens."""
+    return lambda s: mixed(share, law(s), s.logp)
+
+
 def powered(index: int) -> Callable[[Scores], Floats]:
     """Return the ratio of the law raised to POWERS[index] and normalised again."""
 

@@ -24,7 +24,7 @@ def tilted_to_draft(odds: float) -> Callable[[Scores], Floats]:
     def ratio(s: Scores) -> Floats:
         weight = np.exp(np.where(s.draft >= 0, s.draft_logp, np.nan))
         hit = np.where(s.token == s.draft, odds, 0.0)
-        return hit - np.log1p(np.expm1(odds) * weight)
+        return np.asarray(hit - np.log1p(np.expm1(odds) * weight))
 
     return ratio
 
@@ -78,7 +78,7 @@ def rest_to_top(share: float) -> Callable[[Scores], Floats]:
         with np.errstate(over="ignore"):
             most = s.rest_top * share * -np.expm1(s.overlap) * np.exp(-s.logp)
         with np.errstate(divide="ignore"):
-            return np.log(taken + (1.0 - taken) * (1.0 - share) + most)
+            return np.asarray(np.log(taken + (1.0 - taken) * (1.0 - share) + most))
 
     return ratio
 
@@ -100,9 +100,8 @@ def tilted_cells(top: tuple[float, float], others: tuple[float, float]) -> Calla
             leading = np.where(s.top_level == level, np.minimum(np.exp(s.top), mass), 0.0)
             total += leading * np.expm1(top[level - 1])
             total += (mass - leading) * np.expm1(others[level - 1])
-        level = _level(s)
-        tilts = np.array([[0.0, *others], [0.0, *top]])
-        return np.where(np.isnan(s.draft_law), np.nan, tilts[s.is_top * 1, level] - np.log(total))
+        tilts = np.array([[0.0, *others], [0.0, *top]])[s.is_top * 1, _level(s)]
+        return np.where(np.isnan(s.draft_law), np.nan, tilts - np.log(total))
 
     return ratio
 
@@ -121,11 +120,11 @@ def _with_odds(s: Scores, slope: float, shift: float | Floats) -> Floats:
 def accepted_share(s: Scores) -> Floats:
     """Return min(1, q / p) of each token: the share of its probability that comes by acceptance."""
     with np.errstate(invalid="ignore"):
-        return np.exp(np.minimum(s.draft_law - s.logp, 0.0))
+        return np.asarray(np.exp(np.minimum(s.draft_law - s.logp, 0.0)))
 
 
 def _level(s: Scores) -> Ints:
     """Return 0 for tokens with q <= p, 2 for those with q > 2 p, 1 between."""
     with np.errstate(invalid="ignore"):
         excess = s.draft_law - s.logp
-        return (excess > 0).astype(int) + (excess > np.log(2))
+        return np.asarray((excess > 0).astype(int) + (excess > np.log(2)))
