@@ -68,10 +68,8 @@ class TeacherReference:
         self.blind_to = (
             FIRST_TOKENS,
             "faults that the server without speculation has as well",
-            (
-                "at temperatures other than 1 or with filters: faults smaller than what the "
-                f"{self.top_n} most likely tokens leave open"
-            ),
+            f"temperatures above 1: of such laws {self.top_n} tokens say too little",
+            f"filters or temperatures below 1: what hides beyond the {self.top_n} most likely tokens",
             *PARTLY_BLIND,
         )
 

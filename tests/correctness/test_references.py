@@ -19,7 +19,7 @@ from draftgate.laws.entries import EntryScorer, entry_of
 from draftgate.laws.forward import ForwardReference
 from draftgate.laws.model import special_token_ids
 from draftgate.laws.orders import law
-from draftgate.laws.parameters import LawParameters
+from draftgate.laws.parameters import LawParameters, Structure
 from draftgate.laws.partial import LogprobEntry, Setting
 from draftgate.laws.processors import log_softmax
 from draftgate.stats.directions import directions
@@ -206,3 +206,20 @@ def listed(forward: ForwardReference, drawn: Answer) -> list[LogprobEntry]:
         ids = [*np.argsort(-logprobs)[:20].tolist(), token]
         entries.append(entry_of(token, {i: float(logprobs[i]) for i in ids}, 20))
     return entries
+
+
+def test_structure_is_part_of_the_law(folder: Path, forward: ForwardReference) -> None:
+    """A form's tokens have their probability, and the first one that breaks it ends the rows."""
+    pytest.importorskip("xgrammar")
+    tokenizer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(str(folder))
+    prompt = tokenizer("Is the sea blue or green? It is").input_ids
+    ids = tokenizer("green as glass").input_ids
+    structure = Structure(kind="choice", texts=("green as glass", "blue"))
+    parameters = LawParameters(structure=structure, stop_token_ids=(tokenizer.eos_token_id,))
+
+    kept = forward.score([answer(0, prompt, ids, parameters)], None)
+    broken = forward.score([answer(0, prompt, [*ids[:1], *ids[:1], 5], parameters)], None)
+
+    assert len(ids) > 2
+    assert np.isfinite(kept.logp).all()
+    assert broken.logp.tolist() == [-np.inf]
