@@ -69,7 +69,7 @@ class TeacherReference:
             FIRST_TOKENS,
             "faults that the server without speculation has as well",
             f"temperatures above 1: of such laws {self.top_n} tokens say too little",
-            f"filters or temperatures below 1: what hides beyond the {self.top_n} most likely tokens",
+            f"filters or temperatures below 1: what hides beyond the {self.top_n} likeliest",
             *PARTLY_BLIND,
         )
 
