@@ -16,7 +16,7 @@ from draftgate.checks.probes import (
 )
 
 GREEDY_IDS = (4, 4, 7, 5, 4, 9, 8, 7, 6, 5, 4, 3)
-GREEDY = GreedyAnswer("p1", GREEDY_IDS, (2.0,) * 12, (1,) * 12)
+GREEDY = GreedyAnswer("p1", GREEDY_IDS, (5.0,) + (1.5,) + (2.5,) * 10, (1,) * 12)
 FREE = (31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42)
 
 Server = Callable[[dict[str, Any]], Reply]
@@ -36,16 +36,18 @@ def text_of(ids: tuple[int, ...], fields: dict[str, Any]) -> tuple[int, ...]:
 
 
 def obedient(fields: dict[str, Any]) -> Reply:
-    """Answer as an engine that honours everything."""
+    """Answer as an engine that honours everything and has a text of its own for each request."""
     if "logit_bias" in fields:
         return reply(*[int(token) for token in fields["logit_bias"]] * fields["max_tokens"])
     if "allowed_token_ids" in fields:
         allowed = fields["allowed_token_ids"]
-        turns = "frequency_penalty" in fields
-        return reply(*[allowed[i % 2 if turns else 0] for i in range(fields["max_tokens"])])
+        return reply(*[allowed[0]] * fields["max_tokens"])
+    if {"presence_penalty", "frequency_penalty"} & set(fields):
+        return reply(*FREE[: fields["max_tokens"]])
     if "bad_words" in fields:
         return reply(*[t for t in GREEDY_IDS if t != GREEDY_IDS[0]])
-    return reply(*text_of(GREEDY_IDS, fields))
+    greedy = fields["temperature"] == 0 or {"top_k", "top_p", "min_p"} & set(fields)
+    return reply(*text_of(GREEDY_IDS if greedy else FREE, fields))
 
 
 def deaf(name: str) -> Server:
@@ -57,8 +59,6 @@ def deaf(name: str) -> Server:
         rest = {key: value for key, value in fields.items() if key != name}
         if name in {"top_k", "top_p", "min_p"}:
             return reply(*FREE)
-        if name == "frequency_penalty":
-            return reply(*[fields["allowed_token_ids"][0]] * fields["max_tokens"])
         if name == "allowed_token_ids":
             return reply(*FREE)
         return reply(*text_of(GREEDY_IDS, rest))
@@ -85,10 +85,11 @@ def test_each_field_is_probed_once() -> None:
         "top_k",
         "top_p",
         "min_p",
+        "presence_penalty",
+        "frequency_penalty",
         "logit_bias",
         "bad_words",
         "allowed_token_ids",
-        "frequency_penalty",
         "stop_token_ids",
         "min_tokens",
     ]
@@ -114,10 +115,13 @@ def test_silence_is_found(name: str) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [{"error": {"message": "not yet supported"}}, {"message": "not supported", "code": 400}],
+    [
+        {"error": {"message": "min_p is not yet supported"}},
+        {"message": "1 validation error: min_p: extra fields not permitted", "code": 400},
+    ],
 )
 def test_clean_refusal_passes(document: Any) -> None:
-    """A 4xx that says why is as good as obedience, in either form of error."""
+    """A 4xx that names the field is as good as obedience, in either form of error."""
     found = run_probe(lambda _: Reply(400, document), probe("min_p"))
 
     assert (found.behaviour, found.finding) == (Behaviour.REFUSED, None)
@@ -126,7 +130,8 @@ def test_clean_refusal_passes(document: Any) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Reply(500, {"error": {"message": "EngineDeadError"}}),
+        Reply(500, {"error": {"message": "EngineDeadError in top_k"}}),
+        Reply(400, {"error": {"message": "temperature must be in [0, 2]"}}),
         Reply(400, {}),
         Reply(400, "no"),
         Reply(200, {"choices": []}),
@@ -135,12 +140,33 @@ def test_clean_refusal_passes(document: Any) -> None:
     ],
 )
 def test_crash_or_nonsense_is_found(answer: Reply) -> None:
-    """A server error, a refusal without a reason and an answer without ids are findings."""
+    """Server errors, refusals for another reason or none, and answers without ids are findings."""
     found = run_probe(lambda _: answer, probe("top_k"))
 
     assert found.behaviour is Behaviour.BROKEN
     assert found.finding is not None
     assert found.finding.got.startswith(f"status {answer.status}")
+
+
+@pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
+def test_server_that_never_samples_tells_nothing(name: str) -> None:
+    """Where the answer is greedy without the filter too, obedience is not concluded."""
+    found = run_probe(lambda fields: reply(*text_of(GREEDY_IDS, fields)), probe(name))
+
+    assert found.behaviour is Behaviour.UNTOLD
+
+
+def test_control_is_the_same_request_without_the_field() -> None:
+    """Two requests are sent, which differ in the field alone; a refusal needs no second."""
+    sent: list[dict[str, Any]] = []
+
+    def keep(fields: dict[str, Any]) -> Reply:
+        sent.append(dict(fields))
+        return obedient(fields)
+
+    run_probe(keep, probe("min_p"))
+
+    assert sent[0] == {**sent[1], "min_p": 1.0}
 
 
 def test_no_tokens_are_not_obedience() -> None:
@@ -152,15 +178,41 @@ def test_no_tokens_are_not_obedience() -> None:
     ] * len(forced)
 
 
+@pytest.mark.parametrize(
+    ("gaps", "runner_up", "found"),
+    [
+        ((9, 9, 9), 1, []),
+        ((9, 1.5, 9), 1, [("presence_penalty", 2), ("frequency_penalty", 2)]),
+        ((9, 1.95, 3.5), 1, [("frequency_penalty", 3)]),
+        ((9, 1.5, 9), 7, []),
+    ],
+    ids=["far", "once", "twice", "runner-up-penalised-too"],
+)
+def test_penalties_are_probed_where_they_must_show(
+    gaps: tuple[float, ...], runner_up: int, found: list[tuple[str, int]]
+) -> None:
+    """A repeated token must go if the penalty exceeds its lead; else nothing is asked."""
+    ids = (7, 7, 7, *range(20, 29)) if runner_up == 1 else (7, 7, *range(20, 30))
+    second = (1, runner_up, runner_up, *(1,) * 9)
+    answer = GreedyAnswer("p", ids, (*gaps, *(9.0,) * 9), second)
+
+    penalties = [p for p in probes(answer, "w") if p.name.endswith("_penalty")]
+
+    assert [(p.name, dict(p.fields)["max_tokens"]) for p in penalties] == found
+
+
 def test_near_tie_is_roundings() -> None:
     """Another greedy token within the given gap is not held against the server."""
     flipped = (*GREEDY_IDS[:5], 1, *FREE[6:])
 
-    strict = next(p for p in probes(GREEDY, "w") if p.name == "top_k")
-    lax = next(p for p in probes(GREEDY, "w", near_tie_logits=2.0) if p.name == "top_k")
+    def server(fields: dict[str, Any]) -> Reply:
+        return reply(*(flipped if "top_k" in fields else FREE))
 
-    assert run_probe(lambda _: reply(*flipped), strict).behaviour is Behaviour.IGNORED
-    assert run_probe(lambda _: reply(*flipped), lax).behaviour is Behaviour.HONOURED
+    strict = next(p for p in probes(GREEDY, "w") if p.name == "top_k")
+    lax = next(p for p in probes(GREEDY, "w", near_tie_logits=2.5) if p.name == "top_k")
+
+    assert run_probe(server, strict).behaviour is Behaviour.IGNORED
+    assert run_probe(server, lax).behaviour is Behaviour.HONOURED
 
 
 @pytest.mark.parametrize("ids", [(1, 2, 3), (5,) * PROBE_TOKENS])
