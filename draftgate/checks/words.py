@@ -47,8 +47,8 @@ def size(nats: float) -> str:
 def _row(arm: str, entry: ConditionEvidence) -> str:
     alarm = "" if entry.alarm_at is None else f"  ALARM after {entry.alarm_at}"
     return (
-        f"  {arm}{entry.condition}: {entry.tokens} tokens, log e-value {entry.peak_log_e:.1f} of "
-        f"{-math.log(entry.alpha):.1f}, detectable {size(entry.detectable_kl)} nats a token{alarm}"
+        f"  {arm}{entry.condition}: {entry.tokens} tokens, log e-value {entry.peak_log_e:z.1f} of "
+        f"{-math.log(entry.alpha):z.1f}, detectable {size(entry.detectable_kl)} nats a token{alarm}"
     )
 
 
@@ -57,7 +57,7 @@ def _joint_row(entry: JointEvidence) -> str:
     alarm = "" if entry.alarm_at is None else f"  ALARM after {entry.alarm_at}"
     return (
         f"  rule, {entry.condition}: {entry.places} tokens of verify steps, log e-value "
-        f"{entry.log_e:.1f} of {-math.log(entry.alpha):.1f}{left}{alarm}"
+        f"{entry.log_e:z.1f} of {-math.log(entry.alpha):z.1f}{left}{alarm}"
     )
 
 

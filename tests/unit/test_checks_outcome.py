@@ -193,6 +193,16 @@ def test_words_hold_what_a_person_needs() -> None:
         assert part in said
 
 
+def test_evidence_of_nearly_nothing_is_zero() -> None:
+    """Numbers that round to zero from below are printed without a sign."""
+    quiet = replace(QUIET, log_e=-0.01, peak_log_e=-0.01)
+    found = Findings(checked=(quiet,), joint=(replace(JOINT, log_e=-0.04),))
+    said = "\n".join(lines(replace(RESULT, findings=found)))
+
+    assert "T=1: 3000 tokens, log e-value 0.0 of 9.2" in said
+    assert "verify steps, log e-value 0.0 of 9.2" in said
+
+
 def test_title_names_why() -> None:
     """An inconclusive verdict carries its reason in its name."""
     judged = judge(Findings(checked=(QUIET,), plain=(ALARM,)), float32=False)
