@@ -37,7 +37,8 @@ class Scores:
         is_top: Whether the token is that one; of several equally likely ones, the first.
         rank: Number of tokens that are more likely, or as likely with a smaller id.
         log_norm: Log of the sum over all tokens of p ** power; shape (n, len(POWERS)).
-        unfiltered: Log-probability without top-k, top-p, min-p and penalties.
+        unfiltered: Log-probability without top-k, top-p and min-p, so after penalties, bias,
+            masks and temperature.
         before: Log-probability of the token under the law of the token before.
         recent: Log of the mean of its probabilities under the laws of up to five tokens
             before it in the same request.
