@@ -5,9 +5,11 @@ and judges nothing.
 """
 
 import json
+import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -79,13 +81,16 @@ def read_scores(folder: Path, arm: str, condition: str) -> Scores | None:
     """
     path, stem = folder / SCORES, f"{arm}/{condition}/"
     try:
-        with np.load(path, allow_pickle=False) as held:
+        # Opened here: numpy leaves a file open that turns out to be no archive. One array alone
+        # loads as well, and entering it is a TypeError.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             if f"{stem}token" not in held:
                 return None
             return Scores(**{f.name: held[stem + f.name] for f in fields(Scores)})
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise BaselineError(
-            f"{path}: no readable scores: {error}. Take the check again."
+            f"{path}: got no readable scores ({error}), expected what `draftgate check` wrote. "
+            "Take the check again."
         ) from error
 
 
