@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from draftgate.checks.distribution import Gathered
 from draftgate.checks.ledger import Ledger, Place
-from draftgate.checks.outcome import LikelyToken, WorstExample
+from draftgate.checks.outcome import ConditionEvidence, LikelyToken, WorstExample
 from draftgate.laws.answer import Answer
 from draftgate.stats.directions import SCOPES
 
@@ -27,13 +28,37 @@ class Witness:
 
     Attributes:
         text: From ids to their text; None where it can't be told.
-        likely: What was likely at some place; () where it can't be told.
+        likely: What was likely at some place under the request's own law, after temperature
+            and filters; () where it can't be told.
         curl: A command that sends an answer's request again.
     """
 
     text: Callable[[tuple[int, ...]], str | None]
     likely: Likely
     curl: Callable[[Answer], str]
+
+
+def worst_of(gathered: Gathered, checked: Witness, plain: Witness) -> WorstExample | None:
+    """Return the worst example of the arm that alarmed, the server under test first.
+
+    Args:
+        gathered: What the check brought together.
+        checked: Tells of the server under test.
+        plain: Tells of the A/A arm, to which its own example has to point.
+    """
+    found = gathered.findings
+    for ledger, entries, witness in (
+        (gathered.checked, found.checked, checked),
+        (gathered.plain, found.plain, plain),
+    ):
+        fired = [i for i, entry in enumerate(entries) if entry.alarm_at is not None]
+        if ledger is not None and fired:
+            return worst_example(ledger, max(fired, key=_size_in(entries)), witness)
+    return None
+
+
+def _size_in(entries: tuple[ConditionEvidence, ...]) -> Callable[[int], float]:
+    return lambda index: entries[index].nats_per_token
 
 
 def worst_example(ledger: Ledger, index: int, witness: Witness) -> WorstExample | None:

@@ -14,9 +14,10 @@ from draftgate.checks.budget import Budget
 from draftgate.checks.collect import Asked, Server, seed_of
 from draftgate.checks.conditions import Condition
 from draftgate.checks.distribution import Arms, CheckPlan, Gathered, Progress, gather
-from draftgate.checks.example import Witness, worst_example
+from draftgate.checks.example import Witness, worst_of
+from draftgate.checks.filters import with_known_law
 from draftgate.checks.judge import judge
-from draftgate.checks.outcome import CheckResult, ConditionEvidence, Subject, WorstExample
+from draftgate.checks.outcome import CheckResult, Subject
 from draftgate.checks.rule import RuleEvidence
 from draftgate.checks.sources import (
     ServerSetting,
@@ -24,6 +25,7 @@ from draftgate.checks.sources import (
     drafter_of,
     model_source,
     server_source,
+    special_ids_in,
 )
 from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
 from draftgate.clock import SYSTEM_CLOCK, Clock
@@ -61,6 +63,7 @@ class CheckSetup:
         plain: The A/A arm, a server of the same build without speculation; None takes
             `reference` if that is a server, and otherwise there is none.
         draft: Name or folder of the draft model, or `ngram[:MIN-MAX]`; None if not known.
+        draft_sampled: Whether the draft model's tokens are drawn, not its most likely ones.
         k: Draft tokens per verify step; None if not known.
         dtype: What the servers compute in.
         conditions: Settings of sampling.
@@ -86,6 +89,7 @@ class CheckSetup:
     tokenizer: str | None
     vocabulary: int | None
     seed: int
+    draft_sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +121,23 @@ def take_check(
     chosen = load_prompts(setup.prompts, setup.seed)[:MOST_PROMPTS]
     prompts = [(prompt.prompt_id, spelling.ids(prompt)) for prompt in chosen]
     server = Server(checked.endpoint, setup.engine)
-    plan = _plan(setup, source)
+    plain_server = None if plain is None else Server(plain.endpoint, setup.engine)
+    plan = _plan(setup, source, tell)
     arms = Arms(
         checked=server.ask,
-        plain=None if plain is None else Server(plain.endpoint, setup.engine).ask,
+        plain=None if plain_server is None else plain_server.ask,
         reference=source.reference,
         joint=_rule(plan, source),
     )
     gathered = gather(plan, arms, prompts, clock, on_progress)
-    witness = Witness(
-        text=spelling.text,
-        likely=source.likely,
-        curl=lambda answer: server.curl(asked_again(answer, setup.seed)),
-    )
+    witnesses = [
+        _witness(spelling, source, one, setup.seed) for one in (server, plain_server or server)
+    ]
     result = CheckResult(
         subject=_subject(setup, checked, plain, source),
         judgement=judge(gathered.findings, float32=setup.dtype == "float32"),
         findings=gathered.findings,
-        worst=_worst(gathered, witness),
+        worst=worst_of(gathered, *witnesses),
         alpha=setup.alpha,
         budget=str(setup.budget),
         elapsed_s=gathered.elapsed_s,
@@ -176,14 +179,29 @@ def asked_again(answer: Answer, seed: int) -> Asked:
     )
 
 
+def _witness(spelling: Spelling, source: Source, server: Server, seed: int) -> Witness:
+    """Return who tells of answers of one server."""
+    return Witness(spelling.text, source.likely, lambda a: server.curl(asked_again(a, seed)))
+
+
 def _source(
     setup: CheckSetup, checked: Connection, plain: Connection | None, tell: Callable[[str], None]
 ) -> Source:
     drafter = drafter_of(setup.draft, setup.k)
+    model = setup.draft if drafter is None else None
+    if setup.draft_sampled and model is None:
+        raise SpecError(
+            f"--draft-sampled: got {setup.draft or 'no draft'}, expected a model whose tokens are "
+            "drawn. Give --draft MODEL, or leave it out."
+        )
     if isinstance(setup.reference, str):
-        model = setup.draft if drafter is None else None
         return model_source(
-            setup.reference, setup.engine, draft=model, drafter=drafter, dtype=setup.dtype
+            setup.reference,
+            setup.engine,
+            draft=model,
+            drafts_sampled=setup.draft_sampled,
+            drafter=drafter,
+            dtype=setup.dtype,
         )
     _check_server_reference(setup, drafter)
     reader = _reader(setup.reference, setup.plain, (checked, plain), tell)
@@ -191,6 +209,7 @@ def _source(
         vocabulary=setup.vocabulary,
         dtype=setup.dtype,
         drafter=drafter,
+        special=special_ids_in(setup.tokenizer),
         itself=checked.endpoint.base_url if setup.reference is None else None,
     )
     return server_source(reader.post, reader.endpoint.model, setting)
@@ -238,9 +257,10 @@ def _spelling(setup: CheckSetup, checked: Connection, source: Source) -> Spellin
     return ServerSpelling(checked.post, checked.endpoint.model)
 
 
-def _plan(setup: CheckSetup, source: Source) -> CheckPlan:
+def _plan(setup: CheckSetup, source: Source, tell: Callable[[str], None]) -> CheckPlan:
+    asked = setup.conditions
     return CheckPlan(
-        conditions=setup.conditions,
+        conditions=asked if source.filters else with_known_law(asked, setup.dtype, tell),
         alpha=setup.alpha,
         budget=setup.budget,
         k=setup.k,
@@ -277,19 +297,3 @@ def _subject(
         blind_to=source.reference.blind_to,
         plain_url=None if plain is None else plain.endpoint.base_url,
     )
-
-
-def _worst(gathered: Gathered, witness: Witness) -> WorstExample | None:
-    """Return the worst example of the arm that alarmed, the server under test first."""
-    for ledger, entries in (
-        (gathered.checked, gathered.findings.checked),
-        (gathered.plain, gathered.findings.plain),
-    ):
-        fired = [i for i, entry in enumerate(entries) if entry.alarm_at is not None]
-        if ledger is not None and fired:
-            return worst_example(ledger, max(fired, key=_size_in(entries)), witness)
-    return None
-
-
-def _size_in(entries: tuple[ConditionEvidence, ...]) -> Callable[[int], float]:
-    return lambda index: entries[index].nats_per_token

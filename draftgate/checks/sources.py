@@ -15,7 +15,9 @@ from draftgate.checks.ask import Post
 from draftgate.checks.rule import Laws
 from draftgate.errors import EngineError, SpecError
 from draftgate.laws.answer import Answer
-from draftgate.laws.orders import law, stated
+from draftgate.laws.entries import entry_of
+from draftgate.laws.orders import NOISE, law, stated
+from draftgate.laws.partial import PartialLaw, Setting
 from draftgate.laws.proposals import Drafter, NgramDrafter
 from draftgate.laws.reference import Reference
 from draftgate.stats.scores import Scores
@@ -42,13 +44,14 @@ class Source:
 
     Attributes:
         reference: Scores answers.
-        likely: What was likely at a place of an answer's output, by the model itself, at
-            temperature 1 and without filters.
+        likely: What was likely at a place of an answer's output under the law that the
+            answer is held against.
         vocabulary: Number of tokens, or more.
         special: Number of special tokens; 0 if they are not known.
         folder: Folder of the model; None where there is none here.
         laws: Whole laws of an answer's places; None where only some numbers are known.
         drafter: What proposes; None where that is not known.
+        filters: Whether laws under top-k and top-p are known.
     """
 
     reference: Reference
@@ -58,6 +61,7 @@ class Source:
     folder: Path | None
     laws: Laws | None = None
     drafter: Drafter | None = None
+    filters: bool = True
 
 
 class _WithLogits(Protocol):
@@ -108,7 +112,13 @@ def drafter_of(text: str | None, k: int | None) -> Drafter | None:
 
 
 def model_source(
-    name: str, engine: str, *, draft: str | None, drafter: Drafter | None, dtype: str
+    name: str,
+    engine: str,
+    *,
+    draft: str | None,
+    drafts_sampled: bool,
+    drafter: Drafter | None,
+    dtype: str,
 ) -> Source:
     """Return a reference that runs in this process.
 
@@ -116,6 +126,7 @@ def model_source(
         name: Known name or folder of the target.
         engine: Whose order of sampling steps applies.
         draft: Known name or folder of the draft model; None for none.
+        drafts_sampled: Whether that model's tokens are drawn, not its most likely ones.
         drafter: A drafter that looks at ids alone; None for none.
         dtype: What the checked server computes in, which softens the edges of filters.
 
@@ -132,16 +143,18 @@ def model_source(
         engine=engine,
         draft=None if draft is None else model_folder(draft),
         special_ids=special,
+        drafts_sampled=drafts_sampled,
         drafter=drafter,
         numerics=_numerics(dtype),
     )
+    laws = _stated_laws(reference, engine, reference.numerics)
     return Source(
         reference=reference,
-        likely=_likely_by_logits(reference),
+        likely=_likely_by_laws(laws),
         vocabulary=reference.vocabulary,
         special=len(special),
         folder=folder,
-        laws=_stated_laws(reference, engine, reference.numerics),
+        laws=laws,
         drafter=drafter,
     )
 
@@ -154,12 +167,14 @@ class ServerSetting:
         vocabulary: Number of tokens; None if it is not known.
         dtype: What it computes in.
         drafter: A drafter that looks at ids alone; None for none.
+        special: Ids of special tokens; none if they are not known.
         itself: Address of the server if it is the checked one; None if it is another.
     """
 
     vocabulary: int | None
     dtype: str
     drafter: Drafter | None
+    special: frozenset[int]
     itself: str | None
 
 
@@ -173,20 +188,41 @@ def server_source(post: Post, model: str, setting: ServerSetting) -> Source:
     """
     from draftgate.laws.teacher import TeacherReference  # noqa: PLC0415 - not always needed
 
-    size = setting.vocabulary or LARGEST_VOCABULARY
+    numerics = _numerics(setting.dtype)
+    laws = Setting(vocabulary=setting.vocabulary or LARGEST_VOCABULARY, numerics=numerics)
     reference: Reference = TeacherReference(
-        post, model, TOP_N, size, numerics=_numerics(setting.dtype), drafter=setting.drafter
+        post,
+        model,
+        TOP_N,
+        laws.vocabulary,
+        special_ids=setting.special,
+        numerics=numerics,
+        drafter=setting.drafter,
     )
     if setting.itself is not None:
         name = f"the checked server itself, which read its answers again ({setting.itself})"
         reference = SelfReference(reference, name, (*reference.blind_to, SHARED))
     return Source(
         reference=reference,
-        likely=_likely_by_server(post, model),
-        vocabulary=size,
-        special=0,
+        likely=_likely_by_server(post, model, laws),
+        vocabulary=laws.vocabulary,
+        special=len(setting.special),
         folder=None,
+        filters=not NOISE[numerics],
     )
+
+
+def special_ids_in(tokenizer: str | None) -> frozenset[int]:
+    """Return the special tokens of a tokenizer's folder; none if it has no tokenizer.json.
+
+    Raises:
+        SpecError: If that file is damaged.
+    """
+    from draftgate.laws.model import special_token_ids  # noqa: PLC0415 - not always needed
+
+    if tokenizer is None or not (Path(tokenizer) / "tokenizer.json").exists():
+        return frozenset()
+    return special_token_ids(Path(tokenizer))
 
 
 def _numerics(dtype: str) -> str:
@@ -222,31 +258,33 @@ def _stated_laws(reference: _WithLogits, engine: str, numerics: str) -> Laws:
     return laws
 
 
-def _likely_by_logits(reference: _WithLogits) -> LikelyTokens:
+def _likely_by_laws(laws: Laws) -> LikelyTokens:
     def likely(answer: Answer, index: int) -> tuple[tuple[int, float], ...]:
-        row = np.asarray(reference.logits(answer)[index], dtype=float)
-        law = np.exp(row - row.max())
-        law /= law.sum()
-        best = np.argsort(-law, kind="stable")[:LIKELY]
-        return tuple((int(token), float(law[token])) for token in best)
+        found = np.asarray(laws(answer)[index])
+        best = np.argsort(-found, kind="stable")[:LIKELY]
+        return tuple((int(token), float(found[token])) for token in best)
 
     return likely
 
 
-def _likely_by_server(post: Post, model: str) -> LikelyTokens:
+def _likely_by_server(post: Post, model: str, setting: Setting) -> LikelyTokens:
+    """Return what tells likely tokens by the bounds that also give the token's own probability."""
+
     def likely(answer: Answer, index: int) -> tuple[tuple[int, float], ...]:
         prefix = [*answer.prompt_token_ids, *answer.token_ids[: index + 1]]
         body = {"model": model, "prompt": prefix, "max_tokens": 1, "temperature": 0}
-        document = post("/v1/completions", body | {"prompt_logprobs": LIKELY})
+        document = post("/v1/completions", body | {"prompt_logprobs": TOP_N})
         try:
-            entries = document["choices"][0]["prompt_logprobs"][-1]
-            told = [(int(token), entry["logprob"]) for token, entry in entries.items()]
+            told = document["choices"][0]["prompt_logprobs"][-1]
+            logprobs = {int(token): float(entry["logprob"]) for token, entry in told.items()}
+            entry = entry_of(answer.token_ids[index], logprobs, TOP_N)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise EngineError(
                 f"{model}: the answer holds no prompt_logprobs ({type(error).__name__}: {error}). "
                 "The reference server must be vLLM's API."
             ) from error
-        best = sorted(told, key=lambda entry: -entry[1])[:LIKELY]
-        return tuple((token, float(np.exp(logprob))) for token, logprob in best)
+        law = PartialLaw(entry, answer.parameters, setting)
+        best = [token for token, _ in entry.top[:LIKELY]]
+        return tuple((token, float(np.exp(law.highest(token)))) for token in best)
 
     return likely

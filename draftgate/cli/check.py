@@ -68,6 +68,7 @@ def check_setup(args: argparse.Namespace) -> "CheckSetup":
         reference=_reference(args),
         plain=None if args.plain is None else Address(args.plain),
         draft=args.draft,
+        draft_sampled=args.draft_sampled,
         k=args.k,
         dtype=args.dtype,
         conditions=wanted,

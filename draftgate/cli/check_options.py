@@ -60,6 +60,12 @@ def _add_speculation(group: Group) -> None:
     group.add_argument(
         "--draft", metavar="MODEL|ngram[:MIN-MAX]", help="the drafter, with a model as reference"
     )
+    group.add_argument(
+        "--draft-sampled",
+        action="store_true",
+        help="the draft model's tokens are drawn at the request's temperature; default its most "
+        "likely ones",
+    )
 
 
 def _add_extent(group: Group) -> None:

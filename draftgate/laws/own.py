@@ -11,11 +11,12 @@ from typing import Any
 from draftgate.errors import EngineError, MeasurementError, SpecError
 from draftgate.laws.answer import Answer
 from draftgate.laws.entries import EntryScorer, entry_of, refuse_unbounded
+from draftgate.laws.orders import NOISE
 from draftgate.laws.parameters import LawParameters
 from draftgate.laws.partial import LogprobEntry, Setting
 from draftgate.laws.proposals import Drafter
 from draftgate.laws.reference import FIRST_TOKENS, refuse_greedy
-from draftgate.laws.teacher import PARTLY_BLIND
+from draftgate.laws.teacher import PARTLY_BLIND, ROUNDED_FILTERS
 from draftgate.stats.scores import Scores
 
 
@@ -59,13 +60,15 @@ class OwnReference:
                 "example stale keys and values, which move the logits that both are taken from"
             ),
             *PARTLY_BLIND[self.processed :],
+            *([ROUNDED_FILTERS] if NOISE[self.numerics] and not self.processed else []),
         )
 
     def score(self, answers: Sequence[Answer], k: int | None) -> Scores:
         """Return one row for every token but the first of each answer; see `Reference`.
 
         Raises:
-            SpecError: If an answer's parameters need the whole law.
+            SpecError: If an answer's parameters need the whole law, or have filters in bfloat16
+                and the log-probabilities are those before them.
             MeasurementError: If an answer came without log-probabilities.
         """
         entries = [self._entries(answer) for answer in answers]

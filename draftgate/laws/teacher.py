@@ -13,7 +13,8 @@ from typing import Any
 from draftgate.errors import EngineError, SpecError
 from draftgate.laws.answer import Answer
 from draftgate.laws.entries import EntryScorer, entry_of, refuse_unbounded
-from draftgate.laws.partial import LogprobEntry, Setting
+from draftgate.laws.orders import NOISE
+from draftgate.laws.partial import LogprobEntry, Setting, refuse_rounded_filters
 from draftgate.laws.proposals import Drafter
 from draftgate.laws.reference import FIRST_TOKENS
 from draftgate.stats.scores import Scores
@@ -29,6 +30,11 @@ PARTLY_BLIND = (
     "tokens drawn with one random number, as far as only their quantiles show it",
 )
 """Blind spots of all references that know the most likely tokens only."""
+
+ROUNDED_FILTERS = (
+    "top-k and top-p in bfloat16, which are refused: rounding moves tokens over their edges"
+)
+"""Blind spot of the same references where `orders.NOISE` of the numerics is above 0."""
 
 
 @dataclass(slots=True)
@@ -71,16 +77,19 @@ class TeacherReference:
             f"temperatures above 1: of such laws {self.top_n} tokens say too little",
             f"filters or temperatures below 1: what hides beyond the {self.top_n} likeliest",
             *PARTLY_BLIND,
+            *([ROUNDED_FILTERS] if NOISE[self.numerics] else []),
         )
 
     def score(self, answers: Sequence[Answer], k: int | None) -> Scores:
         """Return one row for every token but the first of each answer; see `Reference`.
 
         Raises:
-            SpecError: If an answer's parameters need the whole law.
+            SpecError: If an answer's parameters need the whole law, or have filters in bfloat16.
             EngineError: If the server's answer lacks log-probabilities.
         """
         refuse_unbounded(answers)
+        for answer in answers:
+            refuse_rounded_filters(answer.parameters, self.numerics)
         with ThreadPoolExecutor(PARALLEL) as pool:
             entries = list(pool.map(self._read, answers))
         setting = Setting(vocabulary=self.vocabulary, engine=self.engine, numerics=self.numerics)

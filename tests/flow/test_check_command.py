@@ -80,13 +80,17 @@ def test_faulty_server_is_lossy_and_the_example_can_be_sent_again(
     assert "again: curl -N http://127.0.0.1:" in ended.output
 
 
-def test_wrong_reference_is_inconclusive(tmp_path: Path) -> None:
-    """A fault that the server without speculation has as well is not held against speculation."""
+@pytest.mark.parametrize("fault", ["hot", None])
+def test_wrong_reference_is_inconclusive(tmp_path: Path, fault: str | None) -> None:
+    """A fault of the server without speculation accuses nobody; its example points at it."""
     words = ("--budget", "20000", "--condition", "T=1")
-    ended, _ = check(tmp_path, scripted(fault="hot"), scripted(fault="hot", k=0), *words)
+    ended, server = check(tmp_path, scripted(fault=fault), scripted(fault="hot", k=0), *words)
 
     assert ended.code == Exit.INCONCLUSIVE, ended.output
-    judged = read_check(stored(tmp_path)).judgement
+    result = read_check(stored(tmp_path))
+    judged, shown = result.judgement, server.url if fault else result.subject.plain_url
+    assert result.worst is not None
+    assert f"curl -N {shown}/" in result.worst.curl
     assert (judged.outcome, judged.why) == (CheckOutcome.INCONCLUSIVE, Why.NUMERICS)
     assert "INCONCLUSIVE (numerics)" in ended.output
 
@@ -101,6 +105,17 @@ def test_server_is_its_own_reference(tmp_path: Path) -> None:
     assert "itself" in result.subject.reference
     assert any("prefill shares" in blind for blind in result.subject.blind_to)
     assert "no A/A arm could run" in ended.output
+
+
+def test_default_filters_are_left_out_in_bfloat16(tmp_path: Path) -> None:
+    """Without a model the two default filters are no part of the check, and a line says so."""
+    with fake_server(scripted()) as server:
+        words = ("--url", server.url, "--k", "4", "--vocabulary", str(VOCABULARY))
+        ended = start(tmp_path, *words, "--budget", "700").end()
+
+    checked = read_check(stored(tmp_path)).findings.checked
+    assert [entry.condition for entry in checked] == ["T=0.8", "T=1", "T=1.5"]
+    assert "'T=0.8,top_p=0.95', 'T=1,top_k=16' are left out: got bfloat16" in ended.output
 
 
 def test_time_budget_ends_the_check(tmp_path: Path) -> None:
@@ -141,6 +156,8 @@ def test_ctrl_c_judges_what_is_there(tmp_path: Path, number: signal.Signals) -> 
         (("--engine", "sglang"), Exit.BAD_SPEC, "expected a model"),
         (("--reference", "no-such-model"), Exit.BAD_SPEC, "model 'no-such-model'"),
         (("--draft", "ngram"), Exit.BAD_SPEC, "Give --k"),
+        (("--condition", "T=1,top_k=9"), Exit.BAD_SPEC, "conditions 'T=1,top_k=9': got bfloat16"),
+        (("--draft-sampled",), Exit.BAD_SPEC, "--draft-sampled: got no draft, expected a model"),
         (("--model", "other"), Exit.ENGINE, "does not serve model 'other'"),
         (("--reference", "http://127.0.0.1:9"), Exit.ENGINE, "no answer from"),
         (("--tokenizer", "."), Exit.BAD_SPEC, "Name the folder of the served model"),

@@ -1,5 +1,6 @@
 """The run of a distribution check against a model of known law, without a server."""
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,11 +11,12 @@ import pytest
 
 from draftgate.checks.collect import Ask, Asked, Round
 from draftgate.checks.distribution import Arms, Gathered, Progress, gather
-from draftgate.checks.example import Witness, worst_example
+from draftgate.checks.example import Witness, worst_example, worst_of
 from draftgate.checks.judge import judge
-from draftgate.checks.kept import CHECKED, PLAIN, read_scores, write_check
+from draftgate.checks.kept import CHECKED, PLAIN, SCORES, read_scores, write_check
 from draftgate.checks.outcome import CheckOutcome, Why
 from draftgate.clock import ManualClock
+from draftgate.errors import BaselineError
 from draftgate.laws.answer import Answer
 from draftgate.stats.eprocess import evidence
 from tests.support.scripted_law import PROMPTS, ScriptedReference, model_ask, plan, rule_of
@@ -153,6 +155,21 @@ def test_worst_example_points_at_the_planted_token() -> None:
     assert judge(found.findings, float32=False).outcome is CheckOutcome.LOSSY
 
 
+@pytest.mark.parametrize(
+    ("faults", "points_at"),
+    [((None, "hot"), "plain"), (("hot", "hot"), "curl"), ((None, None), "")],
+)
+def test_worst_example_points_at_the_arm_that_alarmed(
+    faults: tuple[str | None, str | None], points_at: str
+) -> None:
+    """The A/A arm's own example is asked of the A/A arm; without an alarm there is none."""
+    checked, plain = faults
+    found = taken(model_ask(fault=checked), model_ask(fault=plain, k=0, seed=1), "1400")
+    worst = worst_of(found, WITNESS, replace(WITNESS, curl=lambda _: "plain"))
+
+    assert ("" if worst is None else worst.curl.split()[0]) == points_at
+
+
 def _with_token(answer: Answer, token: int) -> Answer:
     """Return request 4's answer with another token at place 20; others as they are."""
     if answer.request != 4:
@@ -182,6 +199,31 @@ def test_stored_scores_give_the_same_path(tmp_path: Path) -> None:
         assert np.array_equal(evidence(scores, found.checked.family).path, known.path)
     assert read_scores(tmp_path, CHECKED, "T=9") is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["check.json", "scores.npz"]
+
+
+@pytest.mark.parametrize("damage", ["absent", "empty", "text", "cut", "flipped", "one array"])
+def test_damaged_scores_are_one_error(tmp_path: Path, damage: str) -> None:
+    """Whatever is wrong with the file, it is named with what to do, and left closed."""
+    write_check(tmp_path, RESULT, taken(model_ask()))
+    path = tmp_path / SCORES
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    flipped = bytes(255 - byte for byte in whole[: middle // 2])
+    array = io.BytesIO()
+    np.save(array, np.arange(3))
+    texts = {
+        "empty": b"",
+        "text": b"no archive",
+        "cut": whole[:middle],
+        "flipped": whole[:200] + flipped + whole[200 + len(flipped) :],
+        "one array": array.getvalue(),
+    }
+    path.unlink()
+    if damage in texts:
+        path.write_bytes(texts[damage])
+
+    with pytest.raises(BaselineError, match=r"scores\.npz: got no readable scores .* again"):
+        read_scores(tmp_path, CHECKED, "T=1")
 
 
 def with_rule(checked: Ask, budget: str) -> Gathered:

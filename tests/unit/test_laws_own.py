@@ -109,6 +109,20 @@ def test_processed_law_that_excludes_tokens_gives_no_nan() -> None:
     assert evidence(scores, directions(VOCABULARY, 0)).path[-1] == np.inf
 
 
+@pytest.mark.parametrize("processed", [False, True])
+def test_filters_of_rounded_logits_need_the_processed_law(*, processed: bool) -> None:
+    """In bfloat16 a law before the filters is refused under them; one after them is the law."""
+    answer, entries = drawn(1.0, 1.0, LawParameters(top_p=0.9))
+    reference = OwnReference(VOCABULARY, entries, processed=processed, numerics="bfloat16")
+
+    assert ("refused: rounding" in "; ".join(reference.blind_to)) is not processed
+    if processed:
+        assert len(reference.score([answer], 2)) == N - 1
+    else:
+        with pytest.raises(SpecError, match="in bfloat16"):
+            reference.score([answer], 2)
+
+
 def test_missing_log_probabilities_are_an_error() -> None:
     """An answer without log-probabilities cannot be rated and is not passed over."""
     answer, _ = drawn(1.0, 1.0, LawParameters())

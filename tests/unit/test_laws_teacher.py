@@ -143,6 +143,18 @@ def test_penalties_are_refused_before_anything_is_asked() -> None:
     assert not server.bodies
 
 
+def test_filters_of_rounded_logits_are_refused_before_anything_is_asked() -> None:
+    """In bfloat16 tokens from beyond a filter's edge are drawn, which would be false evidence."""
+    server = Server()
+    rounded = TeacherReference(server.post, "target", 20, VOCABULARY, numerics="bfloat16")
+
+    with pytest.raises(SpecError, match=r"got top_k 5 and top_p 1 in bfloat16 .* float32"):
+        rounded.score(answers(LawParameters(top_k=5), 1), None)
+    assert not server.bodies
+    assert len(rounded.score(answers(LawParameters(temperature=0.7), 1), None)) == 20
+    assert "refused: rounding" in "; ".join(rounded.blind_to)
+
+
 def test_blind_spots_are_named() -> None:
     """What a few log-probabilities cannot show stands in the reference's blind spots."""
     text = "; ".join(teacher(Server().post).blind_to)
