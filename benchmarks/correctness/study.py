@@ -1,9 +1,10 @@
 """How many tokens each fault takes: the evidence, the limit, the oracle and the peers.
 
-    .venv/bin/python -m benchmarks.correctness.study [--kind greedy] [--tuning]
+    .venv/bin/python -m benchmarks.correctness.study [--kind greedy] [--half even] [--other]
 
-writes power-<kind>.json. The family was tuned on the contexts of even number, with other
-seeds and other strengths of faults; reported are the contexts of odd number.
+writes power-<kind>.json. The family was tuned on the contexts of even number with other
+seeds; reported are the contexts of odd number, and faults at strengths it was not
+tuned for (`--other`).
 """
 
 import argparse
@@ -44,6 +45,9 @@ STREAMS = 100
 JOINT_STREAMS = 100
 DRAWS = 500
 SEED = 20260
+FAINT = 2e-3
+"""Nats a token below which streams are fewer, longer, and from more draws."""
+FAINT_STREAMS, FAINT_DRAWS, FAINT_FACTOR = 40, 4000, 4.0
 FACTOR = 10.0
 """Streams are this many times as long as the limit, so that more is "over 10 x"."""
 LEAST, MOST = 60, 12_000
@@ -77,12 +81,12 @@ def length_for(kl: float) -> int:
     return int(min(max(FACTOR * -np.log(ALPHA) / kl, LEAST), MOST))
 
 
-def cases(kind: str, half: slice, *, tuning: bool) -> Iterator[Case]:
+def cases(kind: str, half: slice, *, other: bool) -> Iterator[Case]:
     """Yield the faults of one kind of drafts."""
     for condition in CONDITIONS:
         rules = [
             rule
-            for rule in (TUNED.values() if tuning else RULES)
+            for rule in (TUNED.values() if other else RULES)
             if rule.condition == condition and kind in rule.kinds
         ]
         if not rules:
@@ -90,11 +94,20 @@ def cases(kind: str, half: slice, *, tuning: bool) -> Iterator[Case]:
         world = World(Setting(), kind, condition, half)
         banks, known = build(world, [*rules, Rule("honest", honest)], DRAWS, SEED)
         for rule in rules:
-            bank = banks[rule.name]
-            streams, _ = arranged(bank, known, STREAMS, length_for(bank.kl), SEED)
-            yield Case(rule.name, bank.kl, streams, world, of_bank(bank, SEED))
-        if condition == "plain" and not tuning:
+            yield case_of(rule, world, banks[rule.name], known)
+        if condition == "plain" and not other:
             yield from serial_cases(world, banks["honest"], known)
+
+
+def case_of(rule: Rule, world: World, bank: Bank, known: list[Known]) -> Case:
+    """Return the streams of a fault of one place."""
+    count, length = STREAMS, length_for(bank.kl)
+    if bank.kl < FAINT:
+        banks, _ = build(world, [rule], FAINT_DRAWS, SEED)
+        bank, count = banks[rule.name], FAINT_STREAMS
+        length = int(FAINT_FACTOR * -np.log(ALPHA) / bank.kl)
+    streams, _ = arranged(bank, known, count, length, SEED)
+    return Case(rule.name, bank.kl, streams, world, of_bank(bank, SEED))
 
 
 def serial_cases(world: World, fair: Bank, known: list[Known]) -> Iterator[Case]:
@@ -167,12 +180,13 @@ def main() -> None:
     """Study one kind of drafts and write its numbers."""
     parser = argparse.ArgumentParser(description="Tokens to detection of each fault.")
     parser.add_argument("--kind", choices=KINDS, required=True)
-    parser.add_argument("--tuning", action="store_true", help="even contexts, other strengths")
+    parser.add_argument("--half", choices=("even", "odd"), default="odd", help="of the contexts")
+    parser.add_argument("--other", action="store_true", help="other strengths of faults")
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    half = slice(0 if arguments.tuning else 1, None, 2)
+    half = slice(0 if arguments.half == "even" else 1, None, 2)
     rows, contexts = [], 0
-    for case in cases(arguments.kind, half, tuning=arguments.tuning):
+    for case in cases(arguments.kind, half, other=arguments.other):
         rows.append(studied(case))
         contexts = len(case.world)
         print(json.dumps(rows[-1]), flush=True)
@@ -185,8 +199,15 @@ def main() -> None:
         "alpha": ALPHA,
         "rows": rows,
     }
-    name = f"power-{arguments.kind}{'-tuning' if arguments.tuning else ''}.json"
-    (HERE / name).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    name = "-".join(
+        [
+            "power",
+            arguments.kind,
+            *["even"] * (arguments.half == "even"),
+            *["other"] * arguments.other,
+        ]
+    )
+    (HERE / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

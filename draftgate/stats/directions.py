@@ -40,29 +40,35 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 ACCEPTANCE = (
-    (1.0, -2.5),
-    (1.0, -1.0),
-    (1.0, 0.4),
-    (1.0, 1.0),
-    (1.0, 2.5),
-    (1.5, -3.0),
-    (2.0, 0.0),
-    (4.0, -2.0),
+    (1.0, -2.5, 1.0),
+    (1.0, -1.0, 0.5),
+    (1.0, 0.4, 0.7),
+    (1.0, 1.0, 1.3),
+    (1.0, 2.5, 0.5),
+    (1.5, -3.0, 1.0),
+    (2.0, 0.0, 0.7),
+    (3.0, -5.0, 0.7),
+    (4.0, -2.0, 0.7),
 )
-"""Slopes and shifts of the odds of acceptance: tilts both ways, and sharper decisions."""
+"""Slopes and shifts of the odds of acceptance, with weights: tilts both ways, and sharper
+decisions at high and at middling chances."""
 
 CELLS = (
-    ((2.5, 2.5), (-3.0, -3.0)),
-    ((-2.0, -2.0), (2.0, 2.0)),
-    ((2.5, 2.5), (0.0, 0.0)),
-    ((0.0, 0.0), (2.0, 2.0)),
-    ((0.0, 0.0), (-3.0, -3.0)),
-    ((-3.0, -3.0), (-3.0, -3.0)),
-    ((0.7, -3.0), (0.7, -3.0)),
-    ((-1.0, 1.0), (-1.0, 1.0)),
+    ((2.5, 2.5), (-3.0, -3.0), 1.3),
+    ((1.0, 1.0), (-3.0, -3.0), 1.0),
+    ((-2.0, -2.0), (2.0, 2.0), 0.4),
+    ((2.5, 2.5), (0.0, 0.0), 0.5),
+    ((0.0, 0.0), (2.0, 2.0), 0.4),
+    ((0.0, 0.0), (-3.0, -3.0), 0.7),
+    ((-3.0, -3.0), (-3.0, -3.0), 1.3),
+    ((0.7, -3.0), (0.7, -3.0), 0.7),
+    ((-1.0, 1.0), (-1.0, 1.0), 0.4),
 )
-"""Tilts of likely and of other proposals, proposed somewhat and far too often: both ways,
-and against each other."""
+"""Tilts of likely and of other proposals, proposed somewhat and far too often, with weights:
+both ways, and against each other."""
+
+POWER_WEIGHTS = (0.5, 1.0, 1.4, 1.4, 1.0, 0.5)
+"""Prior weights of POWERS: small changes of temperature need the most tokens."""
 
 FAMILIES = {
     "temperature": 0.14,
@@ -94,12 +100,15 @@ class Direction:
     Attributes:
         family: Key of FAMILIES.
         label: What the tokens look like if it is the true one, for reports.
-        log_ratio: Rows to log likelihood ratios, shape (n,); 0 where a number is not known.
+        log_ratio: Rows to log likelihood ratios, shape (n,); NaN where a number is not known.
+        weight: Prior weight among its family. Those that faults were seen to take have
+            more, and none is so small that it costs over two nats.
     """
 
     family: str
     label: str
     log_ratio: Callable[[Scores], Floats]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +167,17 @@ def _of_the_law() -> list[Direction]:
     tops = lambda s: (s.is_top, np.ones(len(s), dtype=bool))  # noqa: E731 - two results, one line
     return [
         *(
-            Direction("temperature", f"power {power:g} of the law", powered(index))
-            for index, power in enumerate(POWERS)
+            Direction("temperature", f"power {power:g} of the law", powered(index), weight)
+            for index, (power, weight) in enumerate(zip(POWERS, POWER_WEIGHTS, strict=True))
         ),
         *(
-            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0))
+            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0), 0.5)
             for s in (0.03, 0.2)
         ),
         *(Direction("greedy", f"{s:.0%} most likely", point(s, tops)) for s in (0.05, 0.3, 0.9)),
         *(
-            Direction("unfiltered", f"{s:.0%} without filters", column(s, "unfiltered"))
-            for s in (0.03, 0.3, 0.95)
+            Direction("unfiltered", f"{s:.0%} without filters", column(s, "unfiltered"), weight)
+            for s, weight in ((0.03, 0.7), (0.3, 1.0), (0.95, 1.3))
         ),
     ]
 
@@ -188,7 +197,8 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
     ]
     if special:
         found += [
-            Direction("special", f"{p:.1%} special", blended(p, one_special)) for p in (0.005, 0.05)
+            Direction("special", f"{p:.1%} special", blended(p, one_special), weight)
+            for p, weight in ((0.005, 1.2), (0.05, 0.8))
         ]
     return found
 
@@ -196,12 +206,17 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
 def _of_the_draft() -> list[Direction]:
     return [
         *(
-            Direction("draft", f"odds of the draft times {np.exp(odds):.2g}", tilted_to_draft(odds))
-            for odds in (-1.0, 1.0, 2.5)
+            Direction(
+                "draft",
+                f"odds of the draft times {np.exp(odds):.2g}",
+                tilted_to_draft(odds),
+                weight,
+            )
+            for odds, weight in ((-1.0, 0.5), (1.0, 1.0), (2.5, 0.5))
         ),
         *(
-            Direction("draft", f"{s:.0%} by the draft's law", column(s, "draft_law"))
-            for s in (0.05, 0.3, 0.9)
+            Direction("draft", f"{s:.0%} by the draft's law", column(s, "draft_law"), weight)
+            for s, weight in ((0.05, 1.0), (0.3, 0.7), (0.9, 1.3))
         ),
     ]
 
@@ -213,28 +228,30 @@ def _of_acceptance() -> list[Direction]:
                 "acceptance",
                 f"drafts accepted with {np.exp(shift):.2g} x odds^{slope:g}",
                 accepted_with_odds(slope, shift),
+                weight,
             )
-            for slope, shift in ACCEPTANCE
-        ),
-        *(
-            Direction("acceptance", f"odds of a draft times doubt^{b:g}", accepted_by_confidence(b))
-            for b in (-1.0, 1.5)
+            for slope, shift, weight in ACCEPTANCE
         ),
         *(
             Direction(
-                "cells",
-                _of_cells(top, others),
-                tilted_cells(top, others),
+                "acceptance",
+                f"odds of a draft times doubt^{b:g}",
+                accepted_by_confidence(b),
+                weight,
             )
-            for top, others in CELLS
+            for b, weight in ((-1.0, 0.4), (1.5, 1.0))
         ),
         *(
-            Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s))
-            for s in (0.3, 0.8)
+            Direction("cells", _of_cells(top, others), tilted_cells(top, others), weight)
+            for top, others, weight in CELLS
         ),
         *(
-            Direction("chain", f"odds of a draft times luck^{b:g}", associated(b))
-            for b in (-0.5, 0.8, 2.0)
+            Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s), weight)
+            for s, weight in ((0.3, 0.7), (0.8, 1.3))
+        ),
+        *(
+            Direction("chain", f"odds of a draft times luck^{b:g}", associated(b), weight)
+            for b, weight in ((-0.5, 0.4), (0.8, 0.8), (2.0, 1.5))
         ),
     ]
 
@@ -248,21 +265,27 @@ def _of_others() -> list[Direction]:
     sibling = lambda s: (s.token == s.sibling, s.sibling >= 0)  # noqa: E731 - two results, one line
     return [
         *(
-            Direction("neighbour row", f"{s:.0%} by the row before", column(s, "before"))
-            for s in (0.05, 0.4, 0.95)
+            Direction("neighbour row", f"{s:.0%} by the row before", column(s, "before"), weight)
+            for s, weight in ((0.05, 1.0), (0.4, 0.6), (0.95, 1.3))
         ),
         *(
-            Direction("neighbour row", f"{s:.0%} by one of the last rows", column(s, "recent"))
-            for s in (0.05, 0.4)
+            Direction(
+                "neighbour row", f"{s:.0%} by one of the last rows", column(s, "recent"), weight
+            )
+            for s, weight in ((0.05, 1.0), (0.4, 0.6))
         ),
-        *(Direction("copy", f"{s:.0%} copied", point(s, sibling)) for s in (0.1, 0.9)),
+        *(
+            Direction("copy", f"{s:.0%} copied", point(s, sibling), weight)
+            for s, weight in ((0.1, 0.7), (0.9, 1.7))
+        ),
         *(
             Direction(
                 "quantile",
                 f"{s:.0%} by the quantile of earlier {'ends of steps' if ends else 'tokens'}",
                 same_quantile(s, ends=ends),
+                weight,
             )
-            for s in (0.3, 0.95)
+            for s, weight in ((0.3, 0.7), (0.95, 1.7))
             for ends in (True, False)
         ),
         *(

@@ -52,8 +52,8 @@ def log_weights(family: Sequence[Direction]) -> Floats:
     A family's weight is shared by its directions; that of families without a
     direction is spread over the others. The scopes' weights depend on the family.
     """
-    sizes = {name: sum(d.family == name for d in family) for name in FAMILIES}
-    own = np.array([FAMILIES[d.family] / sizes[d.family] for d in family])
+    sums = {name: sum(d.weight for d in family if d.family == name) for name in FAMILIES}
+    own = np.array([FAMILIES[d.family] * d.weight / sums[d.family] for d in family])
     by_draft = np.array([direction.family in OF_DRAFTS for direction in family])
     scopes = np.array([(scope.weight, scope.draft_weight) for scope in SCOPES])
     scopes /= scopes.sum(axis=0)
