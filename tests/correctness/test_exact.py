@@ -354,7 +354,7 @@ def test_altered_answers_are_found(reference: RunningEngine, texts: list[Text]) 
     honest = complete(reference, texts[0].prompt_id, texts[0].ids, logprobs=1)[0]
     ids, terms = honest.token_ids, Terms(max_tokens=TOKENS, logprobs=True)
     want = own_logprobs(honest, teacher_rows(reference.post, reference.model, honest))
-    wrong = tuple(value - 0.02 * (i == 4) for i, value in enumerate(honest.logprobs))
+    wrong = tuple(value - 0.005 * (i == 4) for i, value in enumerate(honest.logprobs))
 
     assert answer_findings(honest, terms) == ()
     assert logprob_findings(honest, want, LOGPROB_TOLERANCE_NATS["float32"]) == ()
@@ -365,4 +365,7 @@ def test_altered_answers_are_found(reference: RunningEngine, texts: list[Text]) 
         replace(honest, parameters=replace(GREEDY, stop_token_ids=(ids[3],))),
     ):
         assert answer_findings(fault, terms) != ()
-    assert logprob_findings(replace(honest, logprobs=wrong), want, 0.01) != ()
+    assert (
+        logprob_findings(replace(honest, logprobs=wrong), want, LOGPROB_TOLERANCE_NATS["float32"])
+        != ()
+    )
