@@ -130,6 +130,8 @@ class Facts:
         self.over = [float(np.log(p[q > times * p].sum() + 1e-300)) for times in (1, 2)]
         self.top_level = int(q[top] > p[top]) + int(q[top] > 2 * p[top])
         self.rest_top = int(left.argmax())
+        free = (left**2 / np.maximum(p, 1e-300)).sum() / max(left.sum(), 1e-300)
+        self.rest_free = float(np.log(max(free, 1e-300)))
         self.rest_sums = np.concatenate([[0.0], np.cumsum(left)]) / max(left.sum(), 1e-300)
         law = np.where(p > 0, self.log, 0.0)
         mean = float((p * law).sum())
@@ -172,6 +174,7 @@ class Facts:
             far_over=np.full(n, self.over[1]),
             top_level=np.full(n, self.top_level),
             rest_top=tokens == self.rest_top,
+            rest_free=np.full(n, self.rest_free),
             rest_below=self.rest_sums[tokens],
         )
 

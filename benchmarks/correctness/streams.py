@@ -199,5 +199,6 @@ def without_draft(rows: Scores) -> Scores:
         far_over=nan,
         top_level=np.zeros(len(rows), dtype=int),
         rest_top=np.zeros(len(rows), dtype=bool),
+        rest_free=nan,
         rest_below=nan,
     )

@@ -29,6 +29,7 @@ from draftgate.stats.ratios_draft import (
     accepted_by_confidence,
     accepted_with_odds,
     associated,
+    rest_from_draft,
     rest_to_top,
     tilted_cells,
     tilted_to_draft,
@@ -50,8 +51,7 @@ ACCEPTANCE = (
     (3.0, -5.0, 0.7),
     (4.0, -2.0, 0.7),
 )
-"""Slopes and shifts of the odds of acceptance, with weights: tilts both ways, and sharper
-decisions at high and at middling chances."""
+"""Slopes, shifts and weights: tilts of the odds both ways, and sharper decisions."""
 
 CELLS = (
     ((2.5, 2.5), (-3.0, -3.0), 1.3),
@@ -64,8 +64,7 @@ CELLS = (
     ((0.7, -3.0), (0.7, -3.0), 0.7),
     ((-1.0, 1.0), (-1.0, 1.0), 0.4),
 )
-"""Tilts of likely and of other proposals, proposed somewhat and far too often, with weights:
-both ways, and against each other."""
+"""Tilts of likely and of other proposals, proposed somewhat and far too often, with weights."""
 
 POWER_WEIGHTS = (0.5, 1.0, 1.4, 1.4, 1.0, 0.5)
 """Prior weights of POWERS: small changes of temperature need the most tokens."""
@@ -80,8 +79,8 @@ FAMILIES = {
     "neighbour row": 0.08,
     "draft": 0.13,
     "acceptance": 0.15,
-    "cells": 0.1,
-    "rest": 0.05,
+    "cells": 0.09,
+    "rest": 0.06,
     "chain": 0.05,
     "copy": 0.045,
     "repeat": 0.005,
@@ -215,8 +214,8 @@ def _of_the_draft() -> list[Direction]:
             for odds, weight in ((-1.0, 0.5), (1.0, 1.0), (2.5, 0.5))
         ),
         *(
-            Direction("draft", f"{s:.0%} by the draft's law", column(s, "draft_law"), weight)
-            for s, weight in ((0.05, 1.0), (0.3, 0.7), (0.9, 1.3))
+            Direction("draft", f"{s:.2g} of the draft's law", column(s, "draft_law"), weight)
+            for s, weight in ((0.012, 0.8), (0.05, 0.8), (0.3, 0.7), (0.9, 1.3))
         ),
     ]
 
@@ -247,7 +246,11 @@ def _of_acceptance() -> list[Direction]:
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s), weight)
-            for s, weight in ((0.3, 0.7), (0.8, 1.3))
+            for s, weight in ((0.3, 0.6), (0.8, 1.4))
+        ),
+        *(
+            Direction("rest", f"{s:.0%} of the rest shuns the draft", rest_from_draft(s), weight)
+            for s, weight in ((0.15, 0.4), (0.5, 0.6))
         ),
         *(
             Direction("chain", f"odds of a draft times luck^{b:g}", associated(b), weight)

@@ -83,6 +83,23 @@ def rest_to_top(share: float) -> Callable[[Scores], Floats]:
     return ratio
 
 
+def rest_from_draft(share: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law whose recovered tokens shun what the draft would propose.
+
+    The rest r = (p - q)+ / (1 - A) is mixed with r (1 - c) over its mean M = E_r (1 - c),
+    c = min(1, q / p); the mean of c + (1 - c)(1 - share) + share (1 - c)^2 / M is
+    A + (1 - A)(1 - share) + share (1 - A).
+    """
+
+    def ratio(s: Scores) -> Floats:
+        taken = accepted_share(s)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            shunned = (1.0 - taken) ** 2 * np.exp(-s.rest_free)
+            return np.asarray(np.log(taken + (1.0 - taken) * (1.0 - share) + share * shunned))
+
+    return ratio
+
+
 def tilted_cells(top: tuple[float, float], others: tuple[float, float]) -> Callable[..., Floats]:
     """Return the ratio of the law with other weights of what the draft proposes too often.
 

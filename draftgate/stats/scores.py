@@ -56,6 +56,7 @@ class Scores:
         far_over: Likewise with q > 2 p.
         top_level: Of the most likely token 0 if q <= p, 2 if q > 2 p, else 1.
         rest_top: Whether the token has the largest p - q, if any is above 0.
+        rest_free: Log of the mean of 1 - min(1, q / p) over (p - q)+, normalised.
         rest_below: Share of (p - q)+ that tokens with smaller ids have.
         sibling: Token of another request with the same prefix; -1 if there is none.
         special: Whether the token is one of the tokenizer's special ones.
@@ -83,6 +84,7 @@ class Scores:
     far_over: Floats
     top_level: Ints
     rest_top: Bools
+    rest_free: Floats
     rest_below: Floats
     sibling: Ints
     special: Bools
@@ -194,7 +196,7 @@ def draft_columns(log_laws: ArrayLike, draft_laws: ArrayLike, tokens: ArrayLike)
     return columns | {"draft_law": _at(drafts, np.asarray(tokens))}
 
 
-_COMPARED = ("overlap", "over", "far_over", "top_level", "rest_top", "rest_below")
+_COMPARED = ("overlap", "over", "far_over", "top_level", "rest_top", "rest_free", "rest_below")
 
 
 def _compared(p: Floats, q: Floats, token: int) -> dict[str, Any]:
@@ -208,6 +210,7 @@ def _compared(p: Floats, q: Floats, token: int) -> dict[str, Any]:
             "far_over": np.log(p[q > 2 * p].sum()),
             "top_level": int(q[top] > p[top]) + int(q[top] > 2 * p[top]),
             "rest_top": bool(rest[token] > 0 and token == rest.argmax()),
+            "rest_free": np.log((rest**2 / np.maximum(p, TINY)).sum() / max(rest.sum(), TINY)),
             "rest_below": rest[:token].sum() / max(rest.sum(), TINY),
         }
 
@@ -242,6 +245,7 @@ def blank(n: int) -> Scores:
         far_over=nan,
         top_level=np.zeros(n, dtype=int),
         rest_top=no,
+        rest_free=nan,
         rest_below=nan,
         sibling=none,
         special=no,

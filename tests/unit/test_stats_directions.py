@@ -15,6 +15,7 @@ from draftgate.stats.eprocess import log_ratios
 from draftgate.stats.ratios import by_rank, mixed, point, powered, repeated_surprise
 from draftgate.stats.ratios_draft import (
     accepted_with_odds,
+    rest_from_draft,
     rest_to_top,
     tilted_cells,
     tilted_to_draft,
@@ -128,11 +129,16 @@ def three(token: int, **known: Any) -> Scores:
         ),
         # Half of the rest .4 goes to its likeliest token, 0.
         (rest_to_top(0.5), (0.2 + 0.15 + 0.2, 0.3, 0.1 + 0.05)),
+        # Of the rest (.3, 0, .1) the shares 1 - c are (.6, 0, .5), with mean .575.
+        (
+            rest_from_draft(0.5),
+            (0.2 + 0.15 + 0.2 * 0.18 / 0.23, 0.3, 0.1 + 0.05 + 0.2 * 0.05 / 0.23),
+        ),
         # Only token 1 is proposed too often, .7 against .3: more than twice, not the likeliest.
         (tilted_cells((0.0, 0.0), (0.0, np.log(3))), (0.5 / 1.6, 0.9 / 1.6, 0.2 / 1.6)),
         (point(0.1, lambda s: (s.is_top, s.token >= 0)), (0.55, 0.27, 0.18)),
     ],
-    ids=["power", "odds of the draft", "acceptance", "rest", "cells", "greedy"],
+    ids=["power", "odds of the draft", "acceptance", "rest", "rest from draft", "cells", "greedy"],
 )
 def test_directions_are_the_laws_they_say(
     ratio: Callable[[Scores], Law], expected: tuple[float, ...]
