@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from draftgate.errors import SpecError
 from draftgate.laws.answer import Answer
 
-LOGPROB_TOLERANCE_NATS = {"float32": 1e-3}
+LOGPROB_TOLERANCE_NATS = {"float32": 1e-3, "bfloat16": 0.25}
 """Largest difference between a reported log-probability and the reference's, by dtype.
 
 float32: forty times the largest of 5,184 differences, 2.4e-5, between what vLLM 0.32's CPU
 build reported (without speculation, ngram, draft model; greedy and T = .8) and what its
-server without speculation gave when it read the same ids; SmolLM2-135M.
+server without speculation gave when it read the same ids; SmolLM2-135M, one thread a server.
+bfloat16: four times the largest of 16,416 such differences, .064. Almost all were 0 there.
 """
 
 
