@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from draftgate.checks.exact import Findings, Terms, ending_findings, length_findings
-from draftgate.checks.spelling import ServerSpelling
+from draftgate.checks.spelling import LocalSpelling
 from draftgate.datasets import load_prompts
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
@@ -38,7 +38,7 @@ from tests.support.mutant_evidence import (
 
 pytestmark = [pytest.mark.correctness, pytest.mark.slow]
 
-TOKENS = 33
+TOKENS = 21
 """Length of an answer; its first token is not speculated."""
 
 PROMPT_TOKENS = 48
@@ -159,7 +159,7 @@ def bench(
     assert engine.log_path is not None
     assert plugin.ANNOUNCEMENT in engine.log_path.read_text(encoding="utf-8")
     target = Path(resolve_target(arm.engine.target, log=say))
-    spelling = ServerSpelling(engine.post, engine.model)
+    spelling = LocalSpelling(target)
     spelled = [(p.prompt_id, spelling.ids(p)) for p in load_prompts("mixed", seed=17)]
     sampled = ForwardReference(
         target,

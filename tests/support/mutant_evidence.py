@@ -16,7 +16,8 @@ from draftgate.checks.completions import PATH
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import EngineError
 from draftgate.laws.answer import Answer
-from draftgate.laws.forward import ForwardReference, _rows_of
+from draftgate.laws.forward import ForwardReference
+from draftgate.laws.model import rows_of
 from draftgate.laws.orders import law, stated
 from draftgate.laws.parameters import LawParameters
 from draftgate.laws.rows import Step, steps_of
@@ -29,6 +30,9 @@ from draftgate.stats.scores import Scores, joined
 
 TOGETHER = 16
 """Requests open at once; a step of so small a model costs about as much for 16 as for 4."""
+
+PATIENCE_S = 600.0
+"""Longest wait for one answer: other work on the machine may slow the server down a lot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def _ask(engine: RunningEngine, asked: Asked, k: int) -> Answer:
         "stop_token_ids": list(p.stop_token_ids),
         "return_token_ids": True,
     }
-    document = engine.post(PATH, body)
+    document = engine.post(PATH, body, timeout_s=PATIENCE_S)
     choice = document["choices"][0]
     accepted = document["metrics"]["speculative_decoding"].get("per_step_accepted", [])
     ids = tuple(choice["token_ids"])
@@ -154,7 +158,7 @@ def joint_rows(reference: ForwardReference, answers: Sequence[Answer], k: int) -
 
 
 def _in_order(model: Any, answers: Sequence[Answer]) -> list[tuple[int, Any]]:
-    return [(index, np.array(rows)) for index, rows in _rows_of(model, answers)]
+    return [(index, np.array(rows)) for index, rows in rows_of(model, answers)]
 
 
 def _steps(

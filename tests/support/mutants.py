@@ -16,7 +16,7 @@ from tests.planted.mutants.draftgate_mutants import FILE
 
 FOLDER = Path(__file__).parent.parent / "planted" / "mutants"
 
-NOISE_RATIO = 0.12
+NOISE_RATIO = 0.1
 """Noise on the bad draft's weights, as a share of their standard deviation.
 
 On 160 tokens of five answers at temperature 0.8, the target rejects 34 % of what the

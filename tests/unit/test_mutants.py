@@ -6,6 +6,7 @@ imported in the tests, as in `test_vllm_plugin`.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from draftgate.errors import EngineError
 from tests.planted.mutants import draftgate_mutants as plugin
+from tests.support.mutant_evidence import chunks_of
 
 V, K = 6, 3
 RARE = 1e-6
@@ -257,6 +260,30 @@ def test_at_least_twenty_mutants_beside_the_neutral_one() -> None:
 
     assert len(table) == 22
     assert same == {"none", plugin.TOO_MANY, plugin.DEAF}
+
+
+def test_sampled_drafts_taken_for_certain_ones_keep_the_targets_law() -> None:
+    """Dropping the draft's probabilities costs acceptance alone: no black box can see it."""
+    toy, rule = Markov(), rules().HONEST
+
+    def certain(chain: Any, place: int) -> Any:
+        return rules().one_hot_rows(chain.proposals, V)[place]
+
+    def recovered(chain: Any, place: int, law: Any) -> int:
+        return int(rules().drawn(chain, rules().residual(law, certain(chain, place))))
+
+    forgetful = replace(rule, ratio_draft=certain, recovered=recovered)
+
+    assert toy.p_value(toy.text(forgetful, 2000)) > 1e-3
+
+
+def test_steps_are_rebuilt_from_accepted_drafts() -> None:
+    """A step yields its accepted drafts and one more; the last is cut at the output's end."""
+    assert chunks_of(9, [2, 0, 4], 4) == (1, 3, 1, 4)
+    assert chunks_of(1, [], 4) == (1,)
+    for tokens, accepted in ((9, [2]), (3, [1, 0]), (9, [5, 4])):
+        with pytest.raises(EngineError, match="do not add up"):
+            chunks_of(tokens, accepted, 4)
 
 
 def test_setting_is_read_again_when_the_file_changes(tmp_path: Path) -> None:
