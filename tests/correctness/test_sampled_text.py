@@ -24,12 +24,15 @@ ALPHA = 2e-5
 """Of one check: four of them, what is drawn in `test_situations.py` and the honest run of
 `test_planted_mutants.py` share a night's 1e-4."""
 
-ARM_TOKENS = 2400
-CANARY_TOKENS = 12_000
-"""Most tokens in which the repaired server has to pass."""
+ARM_TOKENS = 1650
+"""Some 500 tokens a condition, from where on a check may say PASS at all."""
 
-FOUND_TOKENS, FOUND_S = 2000, 60.0
-"""Tokens and seconds of checking within which the unrepaired server has to be found out."""
+CANARY_TOKENS = 2800
+"""Tokens in which the repaired server has to pass with SMALLEST_KL ruled out."""
+
+FOUND_TOKENS = 2000
+"""Tokens within which the unrepaired server has to be found out; seconds depend on the machine
+and are recorded."""
 
 SMALLEST_KL = 1e-2
 """Nats a token that a pass of the canary has to rule out."""
@@ -88,15 +91,17 @@ def test_canary_passes_repaired(
     """With the repair on, a draft model's text passes and a small fault is ruled out."""
     engine = serve(in_float32(profile.arm("draft_model")))
 
-    result = check(engine, CANARY_TOKENS // 2, "T=0.8,top_p=0.95", "T=1")
+    result = check(engine, CANARY_TOKENS, "T=0.8,top_p=0.95")
 
     assert result.judgement.outcome is CheckOutcome.PASS, result.judgement.reasons
     assert result.findings.detectable_kl <= SMALLEST_KL
-    assert result.findings.tokens <= CANARY_TOKENS
 
 
 def test_canary_is_found_out_unrepaired(
-    serve: Callable[[Arm], RunningEngine], profile: Profile, check: Check
+    serve: Callable[[Arm], RunningEngine],
+    profile: Profile,
+    check: Check,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """With the repair off, vLLM's CPU build is found out (vllm-project/vllm#55005)."""
     arm = profile.arm("draft_model")
@@ -108,8 +113,8 @@ def test_canary_is_found_out_unrepaired(
 
     # No top-k: the unrepaired server dies of it (docs/findings/0002 and #55005).
     result = check(engine, FOUND_TOKENS, "T=1", "T=0.8")
+    record_property("elapsed_s", result.elapsed_s)
 
     assert result.judgement.outcome is CheckOutcome.LOSSY, result.judgement.reasons
     assert result.findings.tokens <= FOUND_TOKENS
-    assert result.elapsed_s <= FOUND_S
     assert result.worst is not None
