@@ -29,7 +29,7 @@ from draftgate.stats.eprocess import log_weights
 FAMILY = directions(49_152, 17)
 """The directions of a target with 49,152 tokens, 17 of them special."""
 
-FIRED = (next(i for i, d in enumerate(FAMILY) if d.label == "30% by the draft's law"), 3)
+FIRED = (next(i for i, d in enumerate(FAMILY) if d.label == "0.3 of the draft's law"), 3)
 """The part that stands out in every e-process: towards the draft, later in the chain."""
 
 NAMES = ("T=0.8", "T=1", "T=0.8,top_p=0.95")

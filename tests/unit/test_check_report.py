@@ -151,7 +151,7 @@ def test_condition_that_fired_comes_first() -> None:
     assert table is not None
     assert table.caption == "Strongest directions, T=0.8,top_p=0.95"
     assert [cell.text for cell in table.rows[0][:3]] == [
-        "30% by the draft's law",
+        "0.3 of the draft's law",
         "towards the draft",
         "later places of the chain",
     ]
