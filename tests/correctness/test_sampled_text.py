@@ -27,7 +27,7 @@ ALPHA = 2e-5
 ARM_TOKENS = 1650
 """Some 500 tokens a condition, from where on a check may say PASS at all."""
 
-CANARY_TOKENS = 2800
+CANARY_TOKENS = 3200
 """Tokens in which the repaired server has to pass with SMALLEST_KL ruled out."""
 
 FOUND_TOKENS = 2000
