@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.correctness.study [--kind greedy] [--half even] [--other]
 
 writes power-<kind>.json. The family was tuned on the contexts of even number with other
-seeds; reported are the contexts of odd number, and faults at strengths it was not
-tuned for (`--other`).
+seeds; reported are the contexts of odd number, also with faults at other strengths
+(`--other`), which had a part in the tuning on the even ones.
 """
 
 import argparse
