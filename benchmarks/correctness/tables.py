@@ -34,13 +34,15 @@ def count(row: Row, name: str) -> str:
 
 
 def joint_limit(limits: Row, row: Row) -> str:
-    """Return what the best joint test needs: ln(1 / alpha) / KL, or for the impossible to show."""
+    """Return what the best joint test needs: ln(1 / alpha) / KL, or with a star, where that
+    is less, for what the rule excludes to show.
+    """
     if row["fault"] not in limits:
         return "-"
-    known = limits[row["fault"]]
-    if known["impossible"] > EXCLUDED:
-        return f"{log(10) / known['impossible']:.0f}*"
-    return f"{row['limit'] * row['kl'] / known['kl']:.0f}"
+    known, inf = limits[row["fault"]], float("inf")
+    shown = log(10) / known["impossible"] if known["impossible"] > EXCLUDED else inf
+    limit = row["limit"] * row["kl"] / known["kl"] if known["kl"] > 0 else inf
+    return f"{shown:.0f}*" if shown < limit else f"{limit:.0f}"
 
 
 def joint(row: Row) -> str:

@@ -51,6 +51,7 @@ class Examiner:
         scores: Rows of all sampled tokens of all tries, for evidence over the whole run.
         tries: Situations tried.
         dead: Whether a situation killed the server; then nothing more is found.
+        found: What was found in each situation tried.
     """
 
     engine: RunningEngine
@@ -59,6 +60,7 @@ class Examiner:
     scores: list[Scores] = field(default_factory=list)
     tries: int = 0
     dead: bool = False
+    found: dict[Case, list[str]] = field(default_factory=dict)
     _seeds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _family: tuple[Direction, ...] = ()
 
@@ -71,10 +73,11 @@ class Examiner:
             return []  # nothing more can be learned from it
         self.tries += 1
         try:
-            return self._examined(case)
+            self.found[case] = self._examined(case)
         except EngineError as error:
             self.dead = _is_dead(self.engine)
-            return [f"the server died: {error}" if self.dead else str(error)]
+            self.found[case] = [f"the server died: {error}" if self.dead else str(error)]
+        return self.found[case]
 
     def _examined(self, case: Case) -> list[str]:
         whole = replace(case, parameters=self._with_stops(case.parameters))
