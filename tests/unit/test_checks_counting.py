@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.checks.counting import (
@@ -59,6 +59,7 @@ def test_contradiction_is_found(counters: SpeculationCounters, where: str) -> No
     assert where in [finding.where for finding in counter_findings(counters, 3)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=30), st.integers(4, 6))
 def test_counters_of_any_run_are_right(accepted: list[int], k: int) -> None:
     """Whatever number of drafts each step accepts, the counters made of it pass."""

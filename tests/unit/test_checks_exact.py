@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.checks.exact import (
@@ -137,6 +137,7 @@ def test_chunks_of_unknown_steps_are_not_judged() -> None:
     assert rules(replace(RIGHT, chunks=(0, 5)), replace(TERMS, k=None)) == []
 
 
+@settings(deadline=None)
 @given(
     tokens=st.lists(st.integers(3, 9), min_size=1, max_size=12),
     stop_at=st.integers(0, 11),

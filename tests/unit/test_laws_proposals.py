@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.errors import SpecError
@@ -21,6 +21,7 @@ def literal(ids: list[int], k: int, shortest: int, longest: int) -> tuple[int, .
     return ()
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 3), max_size=30),
     st.integers(1, 5),

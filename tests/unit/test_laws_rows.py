@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.laws.answer import Answer
@@ -79,6 +79,7 @@ def test_tokens_of_steps_without_drafts_are_in_no_chain() -> None:
     assert places.bonus.tolist() == [False, False, True]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=8),
     st.integers(0, 5),

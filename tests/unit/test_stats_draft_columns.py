@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftgate.stats.directions import directions
@@ -29,6 +29,7 @@ def every(law: np.ndarray) -> np.ndarray:
     return np.tile(law, (VOCABULARY, 1))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_columns_are_the_literal_sums(seed: int) -> None:
     """Overlap, over-proposed tokens and the rest are what their definitions say."""
@@ -48,6 +49,7 @@ def test_columns_are_the_literal_sums(seed: int) -> None:
 
 
 @pytest.mark.parametrize("certain", [True, False])
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_directions_have_mean_one(*, certain: bool, seed: int) -> None:
     """Under the law the mean ratio of each direction is at most one, by enumeration."""
