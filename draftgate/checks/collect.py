@@ -36,7 +36,8 @@ SEEDED_EVERY = 4
 ROUND_GROUPS = 3
 """Groups of requests in a round of few conditions; a group is four prompts, one of them
 twice. With more conditions each has one group, so that all of them are in every round
-and requests with unlike settings are verified in one batch."""
+and requests with unlike settings are verified in one batch. The first round has one group
+of each in any case: it is enough to see a gross fault."""
 
 STREAMS = 8
 """Requests open at once, as in `draftgate.checks.ask.PARALLEL`."""
@@ -148,15 +149,15 @@ def rounds(
         parameters: One per condition.
         seed: From which requests' seeds are made.
     """
-    each = (SIBLING_EVERY + 1) * max(1, -(-ROUND_GROUPS // len(parameters)))
-    number = 0
+    groups, number = 1, 0
     while True:
         batch = []
         for condition, wanted in enumerate(parameters):
-            for _ in range(each):
+            for _ in range(groups * (SIBLING_EVERY + 1)):
                 batch.append(_asked(prompts, condition, wanted, seed, number))
                 number += 1
         yield tuple(batch)
+        groups = max(1, -(-ROUND_GROUPS // len(parameters)))
 
 
 def seed_of(seed: int, number: int) -> int | None:

@@ -93,13 +93,15 @@ def _sides(args: argparse.Namespace) -> "tuple[Sides, CompareSpec]":
 def _gates(args: argparse.Namespace, sides: "Sides", plan: "CompareSpec") -> "tuple[Gate, ...]":
     """Return every question; tails that can't be judged on this runner are asked lower."""
     from draftgate.compare.gates import gates_of  # noqa: PLC0415 - quick start
+    from draftgate.compare.sides import resolve_side  # noqa: PLC0415 - quick start
     from draftgate.noise.gating import gates_for_runner  # noqa: PLC0415 - quick start
-    from draftgate.specfile import load_profile  # noqa: PLC0415 - quick start
 
     asked = gates_of(sides.base.arms, sides.profile.workload.concurrencies, plan)
+    # The study is of all arms. Read as the base, since what --set gives may need its launch.
+    _, whole = resolve_side(args.base, args.profile, overrides=args.set)
     return gates_for_runner(
         asked,
-        load_profile(args.profile, args.set),
+        whole,
         plan,
         args.baselines,
         tell=say,

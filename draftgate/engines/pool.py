@@ -95,6 +95,12 @@ class EnginePool(AbstractContextManager["EnginePool"]):
         if engine is not None:
             engine.stop()
 
+    def keep_only(self, arms: Sequence[Arm]) -> None:
+        """Stop all servers but those of these arms: an idle one holds memory that they may need."""
+        for arm in [arm for arm in self._engines if arm not in arms]:
+            self._progress(f"{arm.name}: stopping, its memory is for others")
+            self.discard(arm)
+
     def stop_all(self) -> None:
         """Stop every server; goes on to the next if one stop fails, then raises the first error."""
         errors: list[BaseException] = []

@@ -216,6 +216,7 @@ class GateSession:
             wanted = self.profile.arm(arm_name)
             arms = self.profile.arms if self.profile.keep_alive else (wanted,)
             arms = tuple(arm for arm in arms if arm.name not in self._broken)
+            self.pool.keep_only(arms)
             for arm, error in self.pool.start_all(arms).items():
                 self._broken[arm.name] = str(error)
             self._raise_if_broken(arm_name)

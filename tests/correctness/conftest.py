@@ -29,12 +29,14 @@ def without_repair(arm: Arm) -> Arm:
 def serve(engine_pool: EnginePool, profile: Profile) -> Callable[[Arm], RunningEngine]:
     """A function that returns a ready server for an arm, started at first use.
 
-    The first call starts all arms of the profile together, since they are all needed.
+    The first call starts all arms of the profile together, since they are all needed. Beside
+    them one more lives: a server in float32 takes 4.5 GB, and the reference is in this process.
     """
     common = [in_float32(arm) for arm in profile.arms]
 
     def ready(arm: Arm) -> RunningEngine:
         wanted = list(dict.fromkeys([*common, arm])) if arm in common else [arm]
+        engine_pool.keep_only([*common, *wanted])
         try:
             return dict(zip(wanted, engine_pool.require(wanted), strict=True))[arm]
         except DraftgateError as error:

@@ -1,4 +1,7 @@
-"""Situations drawn at random: prompts, parameters, lengths, neighbours, a crowded server."""
+"""Situations drawn at random: prompts, parameters, lengths, neighbours, a crowded server.
+
+What fails is stored; `--case FILE` puts the server into that situation again.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from draftgate.checks.cases import Case, curl, store
+from draftgate.checks.cases import Case, Neighbour, curl, load, store
 from draftgate.datasets import load_prompts
 from draftgate.engines.running import RunningEngine
 from draftgate.laws.forward import ForwardReference, special_token_ids
+from draftgate.laws.parameters import LawParameters
 from draftgate.plugin.session import GateSession
 from draftgate.specs import Arm, Profile
 from draftgate.stats.directions import directions
@@ -37,10 +41,17 @@ Seeds are asked for in `test_exact.py`."""
 CROWDED = (
     "--enable-chunked-prefill",
     f"--max-num-batched-tokens={PIECE_TOKENS}",
-    "--num-gpu-blocks-override=6",
-    "--max-model-len=512",
+    "--block-size=32",
+    "--num-gpu-blocks-override=12",
+    "--max-model-len=256",
 )
-"""Prompts come in pieces, and there are so few blocks that requests wait for each other."""
+"""Prompts come in pieces, and there are so few blocks that requests wait for each other, or
+give their blocks up and begin anew."""
+
+CROWD = 4
+CROWD_TOKENS = 64
+"""Neighbours and length of every output in the situation that makes requests give way: seven
+outputs of 64 tokens behind prompts of 30 and more need twice the 12 blocks of 32."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +96,7 @@ def test_no_situation_breaks_the_text(
     broken = search(examiner, drawn, EXAMPLES)
 
     if broken is not None:
-        pytest.fail(kept(examiner, broken, Path(request.config.getoption("--runs"))), pytrace=False)
+        fail(examiner, broken, request)
     rows = examiner.all_scores()
     family = directions(examiner.reference.vocabulary, len(examiner.reference.special_ids))
     whole = evidence(rows, family)
@@ -93,7 +104,38 @@ def test_no_situation_breaks_the_text(
     record_property("sampled_tokens", len(rows))
     record_property("log_e_value", float(whole.path.max()))
     assert whole.alarm_at(RUN_ALPHA) is None, family[whole.best[0]].label
-    record_property("preemptions", preemptions(examiner.engine))
+
+
+def test_requests_that_gave_way_go_on_right(
+    examiner: Examiner,
+    prompts: list[tuple[int, ...]],
+    request: pytest.FixtureRequest,
+) -> None:
+    """Requests that lost their cache to others (preemption) are computed anew, by the law."""
+    before = preemptions(examiner.engine)
+    beside = [Neighbour(prompt=p, manner="sampled", max_tokens=CROWD_TOKENS) for p in prompts[1:]]
+    crowd = Case(
+        prompt=prompts[0],
+        parameters=LawParameters(temperature=0.8, ignore_eos=True),
+        max_tokens=CROWD_TOKENS,
+        n=3,
+        neighbours=tuple(beside[:CROWD]),
+    )
+
+    if examiner(crowd):
+        fail(examiner, crowd, request)
+    assert preemptions(examiner.engine) > before
+
+
+def test_stored_case(examiner: Examiner, request: pytest.FixtureRequest) -> None:
+    """The situation in the file of `--case` breaks nothing any more."""
+    path = request.config.getoption("--case")
+    if path is None:
+        pytest.skip("no --case FILE was given")
+    case = load(path)
+
+    if examiner(case):
+        fail(examiner, case, request)
 
 
 def preemptions(engine: RunningEngine) -> float:
@@ -103,11 +145,13 @@ def preemptions(engine: RunningEngine) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-def kept(examiner: Examiner, broken: Case, folder: Path) -> str:
-    """Store a case with what was found; return what to tell."""
+def fail(examiner: Examiner, broken: Case, request: pytest.FixtureRequest) -> None:
+    """Store a case with what was found, and fail the test with what to do."""
     found = examiner.found[broken]
     engine = examiner.engine
-    path = folder / "cases" / f"{engine.arm.name}.json"
+    path = Path(request.config.getoption("--runs")) / "cases" / f"{engine.arm.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     store(path, broken, server=engine.command.argv if engine.command else (), found=found)
-    return "\n".join([*found, curl(broken, engine.base_url, engine.model), f"stored in {path}"])
+    again = f"pytest {Path(__file__).relative_to(request.config.rootpath)} --case {path}"
+    told = [*found, curl(broken, engine.base_url, engine.model), f"try it again: {again}"]
+    pytest.fail("\n".join(told), pytrace=False)

@@ -100,6 +100,17 @@ def test_start_all_returns_what_failed_and_keeps_the_rest(pool: EnginePool) -> N
     assert engine.model == "fake"
 
 
+def test_only_those_wanted_are_kept(pool: EnginePool, said: list[str]) -> None:
+    """`keep_only` stops every other server, says so, and leaves those named alone."""
+    kept, other = pool.require((A, B))
+
+    pool.keep_only((A, C))
+
+    assert (alive(kept), alive(other)) == (True, False)
+    assert "b: stopping, its memory is for others" in said
+    assert pool.require((A,)) == (kept,)
+
+
 def test_dead_server_is_told_when_asked_for_again(pool: EnginePool) -> None:
     """A server that died in between is an error, never silently another one."""
     (engine,) = pool.require((A,))

@@ -178,7 +178,7 @@ def cases(prompts: list[Ids], k: int, seeded: int) -> st.SearchStrategy[Case]:
         seed=st.sampled_from([None, None, 1]),
         times=st.integers(1, 3),
         neighbours=st.lists(neighbours(prompts, k), max_size=4).map(tuple),
-    ).map(lambda case: _one_draw_each(_without_long_seeds(case, seeded)))
+    ).map(lambda case: _allowed(_one_draw_each(_without_long_seeds(case, seeded))))
 
 
 def parameters() -> st.SearchStrategy[LawParameters]:
@@ -255,3 +255,9 @@ def _one_draw_each(case: Case) -> Case:
     """Greedy or seeded outputs repeat themselves: one of them is enough."""
     alike = case.parameters.greedy or case.seed is not None
     return replace(case, n=1) if alike else case
+
+
+def _allowed(case: Case) -> Case:
+    """An engine refuses to give at least more tokens than at most."""
+    least = min(case.parameters.min_tokens, case.max_tokens)
+    return replace(case, parameters=replace(case.parameters, min_tokens=least))

@@ -98,26 +98,27 @@ def planned(count: int, *names: str) -> list[Asked]:
 def test_requests_are_planned() -> None:
     """No number comes twice, every round has all conditions, one prompt in four comes twice."""
     asked = planned(2, "T=1", "T=0.8")
-    first = asked[:20]
+    second = asked[10:]
 
-    assert [entry.request for entry in asked] == list(range(40))
-    assert [entry.condition for entry in first] == [0] * 10 + [1] * 10
-    assert {entry.parameters.temperature for entry in first[10:]} == {0.8}
-    assert [entry.prompt_id for entry in first[:6]] == ["p0", "p1", "p2", "p3", "p3", "p4"]
-    assert {entry.max_tokens for entry in first} == set(OUTPUT_TOKENS)
+    assert [entry.request for entry in asked] == list(range(30))
+    assert [entry.condition for entry in asked] == [0] * 5 + [1] * 5 + [0] * 10 + [1] * 10
+    assert {entry.parameters.temperature for entry in second[10:]} == {0.8}
+    assert [entry.prompt_id for entry in asked[:6]] == ["p0", "p1", "p2", "p3", "p3", "p4"]
+    assert {entry.max_tokens for entry in second} == set(OUTPUT_TOKENS)
 
 
 @pytest.mark.parametrize(("names", "each"), [(DEFAULT[:1], 15), (DEFAULT[:2], 10), (DEFAULT, 5)])
 def test_rounds_hold_whole_groups_of_every_condition(names: tuple[str, ...], each: int) -> None:
-    """Few conditions get more requests each, so that a round keeps eight streams busy."""
-    assert len(planned(1, *names)) == each * len(names)
+    """Few conditions get more requests each after a first round, so that eight streams are busy."""
+    assert len(planned(1, *names)) == 5 * len(names)
+    assert len(planned(2, *names)) == (5 + each) * len(names)
 
 
 def test_seeds_are_apart_and_meet_every_length() -> None:
     """No two requests share a seed, and seeded ones come in all lengths."""
-    seeded = [entry for entry in planned(6, "T=1", "T=0.8") if entry.seed is not None]
+    seeded = [entry for entry in planned(7, "T=1", "T=0.8") if entry.seed is not None]
 
-    assert len(seeded) == 120 / SEEDED_EVERY
+    assert len(seeded) == -(-130 // SEEDED_EVERY)
     assert len({entry.seed for entry in seeded}) == len(seeded)
     assert {entry.max_tokens for entry in seeded} == set(OUTPUT_TOKENS)
     assert seed_of(5, 8) == 13
