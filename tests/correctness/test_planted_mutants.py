@@ -35,10 +35,11 @@ from tests.support.mutant_evidence import (
     law_verdict,
     until_alarm,
 )
+from tests.support.situations import Examiner, cases, search
 
 pytestmark = [pytest.mark.correctness, pytest.mark.slow]
 
-TOKENS = 21
+TOKENS = 33
 """Length of an answer; its first token is not speculated."""
 
 PROMPT_TOKENS = 48
@@ -47,6 +48,9 @@ PROMPT_TOKENS = 48
 BASE = LawParameters(temperature=0.8, ignore_eos=True)
 NUCLEUS = replace(BASE, top_p=0.95)
 TOP_40 = replace(BASE, top_k=40)
+SEARCH_EXAMPLES = 8
+"""Situations drawn for a mutant before a search gives up."""
+
 PLAIN = replace(BASE, temperature=1.0)
 MIX = (BASE, NUCLEUS, TOP_40, PLAIN)
 FILTERS = (NUCLEUS, TOP_40)
@@ -235,3 +239,18 @@ def test_wrong_ends_are_found(bench: Bench, mutant: str) -> None:
         plugin.DEAF: {"no tokens after EOS or a stop token"},
     }
     assert rules == expected[mutant]
+
+
+@pytest.mark.parametrize("mutant", ["none", "always_accept", plugin.TOO_MANY])
+def test_search_finds_a_situation(bench: Bench, mutant: str) -> None:
+    """Drawn situations bring a wrong law and a wrong length to light, and shrink; else nothing."""
+    mutants.plant(bench.control, mutant)
+    special = tuple(sorted(bench.references[True].special_ids))
+    examiner = Examiner(bench.engine, bench.references[True], eos=special)
+    # One server, room for all prompts in one piece: seeds may be drawn.
+    drawn = cases([ids for _, ids in bench.prompts], mutants.K, seeded=PROMPT_TOKENS)
+
+    broken = search(examiner, drawn, SEARCH_EXAMPLES)
+
+    bench.say(f"{mutant}: {examiner.tries} tries, {broken}")
+    assert (broken is None) == (mutant == "none"), examiner.found

@@ -24,8 +24,11 @@ ALPHA = 2e-5
 """Of one check: four of them, what is drawn in `test_situations.py` and the honest run of
 `test_planted_mutants.py` share a night's 1e-4."""
 
-ARM_TOKENS = 1650
+ARM_TOKENS = 1100
 """Some 500 tokens a condition, from where on a check may say PASS at all."""
+
+ARM_CONDITIONS = ("T=1.5,top_p=0.9", "T=1,top_k=40")
+"""Filters amplify faults; the canary asks for T = .8 and .95 of the mass."""
 
 CANARY_TOKENS = 3200
 """Tokens in which the repaired server has to pass with SMALLEST_KL ruled out."""
@@ -79,7 +82,7 @@ def test_sampled_text_fits_the_target(
     """Nothing in a speculative arm's sampled text speaks against the target's law."""
     engine = serve(in_float32(profile.arm(speculative_arm)))
 
-    result = check(engine, ARM_TOKENS, "T=0.8", "T=1.5,top_p=0.9", "T=1,top_k=40")
+    result = check(engine, ARM_TOKENS, *ARM_CONDITIONS)
 
     assert result.judgement.outcome is CheckOutcome.PASS, result.judgement.reasons
     assert result.failures == ()

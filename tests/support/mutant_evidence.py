@@ -28,8 +28,9 @@ from draftgate.stats.directions import FAMILIES, SCOPES, directions
 from draftgate.stats.eprocess import evidence
 from draftgate.stats.scores import Scores, joined
 
-TOGETHER = 16
-"""Requests open at once; a step of so small a model costs about as much for 16 as for 4."""
+TOGETHER = 8
+"""Requests of a round, open at once. Most mutants are found in one round of 256 tokens, and a
+round costs more to score than to sample."""
 
 PATIENCE_S = 600.0
 """Longest wait for one answer: other work on the machine may slow the server down a lot."""

@@ -214,9 +214,8 @@ def _sometimes_stale(chain: Chain, place: int) -> Tensor:
     return _law(chain, place)
 
 
-def _squared_draft(chain: Chain, place: int) -> Tensor:
-    squared = chain.draft[place] ** 2
-    return squared / squared.sum()
+def _taken_for_certain(chain: Chain, place: int) -> Tensor:
+    return torch.ones_like(chain.draft[place])
 
 
 def _above_threshold(chain: Chain, place: int, law: Tensor, _passed: bool) -> bool:  # noqa: FBT001 - a hook's signature
@@ -255,8 +254,8 @@ MUTANTS: dict[str, Rule] = {
         bonus=lambda c: None if c.last else _bonus(c),
     ),
     "temperature_ignored": replace(HONEST, law=_at_temperature_one),
-    # Shows with sampled drafts only: a one-hot law squared is itself.
-    "ratio_mismatch": replace(HONEST, ratio_draft=_squared_draft),
+    # Drafts were drawn, but the ratio takes them for certain, as those of n-gram lookup are.
+    "ratio_mismatch": replace(HONEST, ratio_draft=_taken_for_certain),
     "row_off_by_one": replace(
         HONEST, law=_of_row_before, bonus=lambda c: drawn(c, _of_row_before(c, c.last))
     ),
