@@ -1,11 +1,12 @@
 """vLLM's own rejection sampler in process, fed with laws of our making and judged by our rule.
 
-The V1 sampler of the CPU build. Needs torch and vLLM, which are imported late; no model
-is loaded and no server is started.
+The V1 sampler, on the CPU build's stand-ins or on CUDA; `sampler_v2` has that of the
+model runner V2. Needs torch and vLLM, which are imported late; no model is loaded and no
+server is started.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ from draftgate.laws.parameters import LawParameters
 from draftgate.stats.conformity import Conformity, conformity
 from draftgate.stats.conformity_family import family
 from draftgate.stats.conformity_rows import Steps, joined_places, places
+from draftgate.stats.rejection import Scheme
 from draftgate.vllm_plugins.cpu_sampling import expand
 
 Floats = np.ndarray
@@ -43,29 +45,63 @@ class Situation:
     parameters: LawParameters = LawParameters()  # noqa: RUF009 - frozen
 
 
-def engine_module() -> ModuleType:
-    """Return vLLM's module `rejection_sampler` with the CPU kernels in place of Triton's.
+Emit = Callable[[ModuleType, Sequence[Situation], Sequence[int | None]], np.ndarray]
+"""Module, situations and seeds (() for none) to tokens, as `emitted` has them."""
 
-    Skips the test where there is no vLLM or where it is no CPU build.
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One of vLLM's rejection samplers.
+
+    Attributes:
+        module: Where it looks up its functions, so that they can be replaced.
+        emit: Runs it on a batch of verify steps.
+        scheme: The rule that it states.
+    """
+
+    module: ModuleType
+    emit: Emit
+    scheme: Scheme = Scheme.STANDARD
+
+
+def device() -> str:
+    """Return where this vLLM computes, `cuda` or `cpu`.
+
+    Skips the test where there is no vLLM or where it is built for something else.
     """
     pytest.importorskip("vllm", exc_type=ImportError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from vllm.platforms import current_platform
-        from vllm.triton_utils.dispatcher import KernelOverride
+    if not (current_platform.is_cpu() or current_platform.is_cuda()):
+        pytest.skip("this vLLM is neither a CPU nor a CUDA build")
+    return "cpu" if current_platform.is_cpu() else "cuda"
+
+
+def engine_module() -> ModuleType:
+    """Return vLLM's module `rejection_sampler`, on a CPU with kernels in place of Triton's.
+
+    Skips the test where there is no vLLM for a CPU or CUDA.
+    """
+    on_cpu = device() == "cpu"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from vllm.platforms import current_platform
         from vllm.v1.sample import rejection_sampler
 
-        if not current_platform.is_cpu():
-            pytest.skip("the kernels' stand-ins are those of vLLM's CPU build")
         current_platform.import_kernels()
-        if not isinstance(rejection_sampler.expand_kernel, KernelOverride):
-            current_platform.register_triton_kernel_overrides()
+        if on_cpu:
+            from vllm.triton_utils.dispatcher import KernelOverride
+
+            if not isinstance(rejection_sampler.expand_kernel, KernelOverride):
+                current_platform.register_triton_kernel_overrides()
     return rejection_sampler
 
 
 def repair(engine: ModuleType, patch: pytest.MonkeyPatch) -> None:
-    """Install the same function that the plugin `cpu_sampling` installs in servers."""
-    patch.setattr(engine.expand_kernel, "_impl", expand)
+    """Install what the plugin `cpu_sampling` installs in servers; on CUDA nothing is broken."""
+    if device() == "cpu":
+        patch.setattr(engine.expand_kernel, "_impl", expand)
 
 
 def emitted(
@@ -85,40 +121,44 @@ def emitted(
     from vllm.v1.sample.sampler import Sampler
 
     known = [s.draft for s in situations if s.draft is not None and len(s.proposals)]
-    rows = torch.from_numpy(np.concatenate([s.logits for s in situations]))
+    at = device()
+    rows = torch.from_numpy(np.concatenate([s.logits for s in situations])).to(at)
     output = engine.RejectionSampler(Sampler())(
-        _draft_metadata([s.proposals for s in situations]),
-        torch.from_numpy(np.concatenate(known)) if known else None,
+        _draft_metadata([s.proposals for s in situations], at),
+        torch.from_numpy(np.concatenate(known)).to(at) if known else None,
         rows,
-        _sampling_metadata(situations, seeds),
+        _sampling_metadata(situations, seeds, at),
     )
-    return np.asarray(output.sampled_token_ids.numpy())
+    return np.asarray(output.sampled_token_ids.cpu().numpy())
 
 
-def _draft_metadata(proposals: list[tuple[int, ...]]) -> Any:
+def _draft_metadata(proposals: list[tuple[int, ...]], at: str) -> Any:
     import torch
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-    metadata = SpecDecodeMetadata.make_dummy([list(p) for p in proposals], torch.device("cpu"))
+    metadata = SpecDecodeMetadata.make_dummy([list(p) for p in proposals], torch.device(at))
     ends = np.cumsum([len(p) + 1 for p in proposals])
-    metadata.bonus_logits_indices = torch.from_numpy(ends - 1)
-    metadata.target_logits_indices = torch.from_numpy(np.setdiff1d(np.arange(ends[-1]), ends - 1))
-    metadata.logits_indices = torch.arange(int(ends[-1]))
+    drafted = np.setdiff1d(np.arange(ends[-1]), ends - 1)
+    metadata.bonus_logits_indices = torch.from_numpy(ends - 1).to(at)
+    metadata.target_logits_indices = torch.from_numpy(drafted).to(at)
+    metadata.logits_indices = torch.arange(int(ends[-1]), device=at)
     return metadata
 
 
-def _sampling_metadata(situations: Sequence[Situation], seeds: Sequence[int | None]) -> Any:
+def _sampling_metadata(
+    situations: Sequence[Situation], seeds: Sequence[int | None], at: str
+) -> Any:
     import torch
     from vllm.v1.sample.logits_processor import LogitsProcessors
     from vllm.v1.sample.metadata import SamplingMetadata
 
     asked = [s.parameters for s in situations]
     size = situations[0].logits.shape[1]
-    temperature = torch.tensor([p.temperature for p in asked])
-    top_k = torch.tensor([p.top_k or size for p in asked], dtype=torch.int32)
-    top_p = torch.tensor([p.top_p for p in asked])
+    temperature = torch.tensor([p.temperature for p in asked], device=at)
+    top_k = torch.tensor([p.top_k or size for p in asked], dtype=torch.int32, device=at)
+    top_p = torch.tensor([p.top_p for p in asked], device=at)
     greedy = bool((temperature == 0).all())
-    none = torch.zeros(len(asked))
+    none = torch.zeros(len(asked), device=at)
     return SamplingMetadata(
         temperature=None if greedy else temperature,
         all_greedy=greedy,
@@ -126,7 +166,7 @@ def _sampling_metadata(situations: Sequence[Situation], seeds: Sequence[int | No
         top_p=top_p if (top_p < 1).any() else None,
         top_k=top_k if (top_k < size).any() else None,
         generators={
-            row: torch.Generator().manual_seed(seed)
+            row: torch.Generator(at).manual_seed(seed)
             for row, seed in enumerate(seeds)
             if seed is not None
         },
@@ -151,15 +191,20 @@ def target_law(situation: Situation) -> Floats:
 
 
 def judged(
-    situations: Sequence[Situation], tokens: np.ndarray, owner: np.ndarray, twin: np.ndarray
+    situations: Sequence[Situation],
+    tokens: np.ndarray,
+    owner: np.ndarray,
+    twin: np.ndarray,
+    scheme: Scheme = Scheme.STANDARD,
 ) -> Conformity:
-    """Return the evidence against the standard rule in what a batch emitted.
+    """Return the evidence against the stated rule in what a batch emitted.
 
     Args:
         situations: The different ones.
         tokens: From `emitted`; shape (batch, largest K + 1).
         owner: Which situation each row of the batch was; shape (batch,).
         twin: Earlier row that each may have copied, -1 for none; shape (batch,).
+        scheme: That rule.
     """
     width, size = tokens.shape[1] - 1, situations[0].logits.shape[1]
     targets = np.zeros((len(situations), width + 1, size))
@@ -184,7 +229,8 @@ def judged(
                 cut=np.zeros(len(tokens[rows]), dtype=bool),
                 request=np.arange(len(tokens))[rows],
                 twin=twin[rows],
-            )
+            ),
+            scheme,
         )
         for rows in (slice(at, at + at_once) for at in range(0, len(tokens), at_once))
     ]
