@@ -107,12 +107,13 @@ def test_answers_keep_ids_and_chunks(engine: str) -> None:
     null.start()
     try:
         server = Server(Endpoint(f"http://127.0.0.1:{null.port}", "null"), engine)
-        asked = next(rounds(PROMPTS, [condition("T=1").parameters], 1))
+        source = rounds(PROMPTS, [condition("T=1").parameters], 1)
+        asked = [*next(source), *next(source)]
         found = server.ask(asked)
     finally:
         null.stop()
 
-    assert [answer.request for answer in found.answers] == list(range(15))
+    assert [answer.request for answer in found.answers] == list(range(20))
     assert [len(answer.token_ids) for answer in found.answers] == [a.max_tokens for a in asked]
     assert found.answers[0].chunks[:5] == (1, 1, 2, 3, 1)
     assert found.answers[0].token_ids[:24] == tuple(token_ids(0, 24))

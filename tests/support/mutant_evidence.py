@@ -88,7 +88,8 @@ def _ask(engine: RunningEngine, asked: Asked, k: int) -> Answer:
     }
     document = engine.post(PATH, body, timeout_s=PATIENCE_S)
     choice = document["choices"][0]
-    accepted = document["metrics"]["speculative_decoding"].get("per_step_accepted", [])
+    # Null where prefill drew all of it.
+    accepted = document["metrics"]["speculative_decoding"].get("per_step_accepted") or []
     ids = tuple(choice["token_ids"])
     return Answer(
         request=asked.request,

@@ -32,9 +32,9 @@ from draftgate.stats.eprocess import evidence
 from draftgate.stats.scores import Scores, joined
 
 CASE_ALPHA = 2e-7
-"""Bound on false alarms of one try; the 70 tries of a search at most make 1.4e-5."""
+"""Bound on false alarms of one try; the 40 tries of a search at most make 8e-6."""
 
-PATIENCE_TRIES = 40
+PATIENCE_TRIES = 20
 """Tries that shrinking may take."""
 
 Ids = tuple[int, ...]

@@ -58,7 +58,7 @@ def test_conditions_go_on_together_and_share_alpha() -> None:
     """Every round has tokens of each condition, and its e-process has its part of alpha."""
     found = taken(model_ask(), None, "900", "T=1", "T=0.8")
 
-    assert [entry.tokens for entry in found.findings.checked] == [446, 470]
+    assert [entry.tokens for entry in found.findings.checked] == [681, 729]
     assert {entry.alpha for entry in found.findings.checked} == {5e-5}
 
 
@@ -75,7 +75,7 @@ def test_time_budget_ends_after_the_round() -> None:
     found = gather(plan("60s"), arms, PROMPTS, clock, lambda _: None)
 
     assert found.elapsed_s == 75
-    assert found.findings.tokens == 3 * 705
+    assert found.findings.tokens == 211 + 2 * 705
 
 
 def test_ctrl_c_keeps_whole_rounds() -> None:
@@ -92,8 +92,8 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
     found = gather(plan("9000"), arms, PROMPTS, ManualClock(), told.append)
 
     assert found.interrupted
-    assert [entry.tokens for entry in found.findings.checked + found.findings.plain] == [705, 705]
-    assert told[0].tokens == 705
+    assert [entry.tokens for entry in found.findings.checked + found.findings.plain] == [211, 211]
+    assert told[0].tokens == 211
 
 
 def test_failures_are_counted_and_no_evidence() -> None:
@@ -101,12 +101,12 @@ def test_failures_are_counted_and_no_evidence() -> None:
     ask = model_ask()
 
     def failing(requests: Sequence[Asked]) -> Round:
-        return Round(ask(requests[:10]).answers, ("request 14: stalled",))
+        return Round(ask(requests[:4]).answers, ("request 4: stalled",))
 
-    found = taken(failing, None, "400")
+    found = taken(failing, None, "100")
 
-    assert found.failures == ("request 14: stalled",)
-    assert found.requests == 10
+    assert found.failures == ("request 4: stalled",)
+    assert found.requests == 4
 
 
 def test_progress_tells_size_and_evidence() -> None:
