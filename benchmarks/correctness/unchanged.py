@@ -45,11 +45,11 @@ DTYPES = ("bfloat16", "float32")
 RUNS = 3
 """Runs of each setting on each server: 5 x 2 x 7 x 3 = 210."""
 
-ANSWERS = 8
+ANSWERS = 4
 TOKENS = 65
-"""A run is 8 answers of 65 tokens; the first of each is not speculated: 512 are looked at."""
+"""A run is 4 answers of 65 tokens; the first of each is not speculated: 256 are looked at."""
 
-STREAMS = 16
+STREAMS = 32
 ALPHA = 1e-4
 WEAK_NOISE = 0.1
 """Noise on the weak draft's weights, as a share of their spread: the target rejects about

@@ -39,8 +39,9 @@ twice. With more conditions each has one group, so that all of them are in every
 and requests with unlike settings are verified in one batch. The first round has one group
 of each in any case: it is enough to see a gross fault."""
 
-STREAMS = 8
-"""Requests open at once, as in `draftgate.checks.ask.PARALLEL`."""
+STREAMS = 16
+"""Requests open at once. A step of a small model on the CPU costs little more for 16 than for
+8: SmolLM2-135M gives 157 tokens/s at 8 streams and 259 at 32."""
 
 STALL_TIMEOUT_S = 120.0
 """Silence after which a request is given up; a CPU engine under load needs tens of

@@ -109,7 +109,7 @@ def test_requests_are_planned() -> None:
 
 @pytest.mark.parametrize(("names", "each"), [(DEFAULT[:1], 15), (DEFAULT[:2], 10), (DEFAULT, 5)])
 def test_rounds_hold_whole_groups_of_every_condition(names: tuple[str, ...], each: int) -> None:
-    """Few conditions get more requests each after a first round, so that eight streams are busy."""
+    """Few conditions get more requests each after a first round, so that streams are busy."""
     assert len(planned(1, *names)) == 5 * len(names)
     assert len(planned(2, *names)) == (5 + each) * len(names)
 
