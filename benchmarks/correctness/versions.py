@@ -86,6 +86,7 @@ def main() -> None:
     """Check one build both ways."""
     parser = argparse.ArgumentParser(description="Check a released CPU build of vLLM.")
     parser.add_argument("--site", type=Path, help="folder of `pip install --target`")
+    parser.add_argument("--only", choices=("on", "off"), help="the repair; else both in turn")
     parser.add_argument("--profile", default="cpu-smollm2")
     parser.add_argument("--logs", type=Path, help="folder of the servers' logs; else thrown away")
     args = parser.parse_args()
@@ -98,6 +99,8 @@ def main() -> None:
         EnginePool(args.logs or Path(scratch), print) as pool,
     ):
         for plugin, arm in ((True, own), (False, bare)):
+            if args.only not in {None, "on" if plugin else "off"}:
+                continue
             plain, engine = pool.require([from_site(profile.arm("none"), args.site), arm])
             found = checked(engine, plain, repaired=plugin)
             pool.discard(arm)

@@ -22,8 +22,9 @@ def register() -> None:
     """Install the repair if it is switched on; called by vLLM in each process.
 
     Raises:
-        AttributeError: If this vLLM has no such function, so that a server
-            never runs unrepaired while its profile says that it is repaired.
+        AttributeError: If this vLLM has no such function, or holds it in an unknown
+            way, so that a server never runs unrepaired while its profile says that it
+            is repaired.
     """
     if not enabled(NAME):
         return
@@ -31,6 +32,11 @@ def register() -> None:
 
     if not hasattr(fallbacks, "_expand_kernel_impl"):
         raise AttributeError("vllm.utils.cpu_triton_utils has no _expand_kernel_impl to repair")
+    # From 0.31 on the function is looked up late; before, a wrapper took it when it was loaded.
+    if hasattr(fallbacks, "expand_kernel"):
+        if not hasattr(fallbacks.expand_kernel, "func"):
+            raise AttributeError("vllm.utils.cpu_triton_utils.expand_kernel has no func to repair")
+        fallbacks.expand_kernel.func = expand
     fallbacks._expand_kernel_impl = expand  # noqa: SLF001 - the fault is in this private function
     from vllm.v1.sample.ops import (  # noqa: PLC0415 - only inside a vLLM server
         topk_topp_sampler as filters,

@@ -139,6 +139,27 @@ def test_register_refuses_a_vllm_without_that_function(monkeypatch: pytest.Monke
         cpu_sampling.register()
 
 
+def test_register_repairs_what_a_wrapper_has_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to vLLM 0.30 a wrapper holds the function from its module's loading on."""
+    monkeypatch.setenv(VARIABLE, "cpu_sampling")
+    broken = object()
+    wrapper = types.SimpleNamespace(func=broken)
+    fallbacks(monkeypatch, _expand_kernel_impl=broken, expand_kernel=wrapper)
+
+    cpu_sampling.register()
+
+    assert wrapper.func is cpu_sampling.expand
+
+
+def test_register_refuses_a_wrapper_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is held in an unknown way would stay as it is."""
+    monkeypatch.setenv(VARIABLE, "cpu_sampling")
+    fallbacks(monkeypatch, _expand_kernel_impl=object(), expand_kernel=object())
+
+    with pytest.raises(AttributeError, match="no func to repair"):
+        cpu_sampling.register()
+
+
 def test_plugin_imports_next_to_nothing() -> None:
     """It runs in each of vLLM's processes, so importing it brings no torch."""
     code = (
