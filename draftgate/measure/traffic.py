@@ -80,7 +80,12 @@ def measure_traffic(
     workload = _once_each(traffic)
     endpoint = Endpoint(engine.base_url, engine.model, engine.api_key_env)
     requests = request_source(endpoint.model, workload, traffic.prompts)
-    plan = replace(plan_of(workload, workload.concurrencies[0]), whole_rounds=False)
+    plan = replace(
+        plan_of(workload, workload.concurrencies[0]),
+        whole_rounds=False,
+        has_window=False,
+        max_requests=len(traffic.prompts),
+    )
     hooks = LoadHooks(on_progress=progress)
     meters = Meters(engine, ResourceSampler(engine.pid, clock))
     meters.open()
@@ -108,13 +113,7 @@ def measure_traffic(
 
 
 def _once_each(traffic: Traffic) -> WorkloadSpec:
-    """Return the closed loop that sends each prompt once.
-
-    When the request that fills the window ends, each other stream has one more
-    open, so the window is full at that many requests less than there are
-    prompts. If a stream is so quick that it ends a request before the others
-    have begun, some prompts are sent again; the first answer of each counts.
-    """
+    """Return the closed loop that sends each prompt once."""
     streams = min(traffic.concurrency, len(traffic.prompts))
     return WorkloadSpec(
         dataset=traffic.kind,
@@ -123,7 +122,7 @@ def _once_each(traffic: Traffic) -> WorkloadSpec:
         prefix_cache=PrefixCache.DEFEATED,
         warmup_requests=0,
         window_s=0.0,
-        min_requests=len(traffic.prompts) - streams + 1,
+        min_requests=len(traffic.prompts),
         stagger_s=0.0,
         run_timeout_s=TRAFFIC_TIMEOUT_S,
     )
