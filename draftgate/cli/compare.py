@@ -97,8 +97,10 @@ def _gates(args: argparse.Namespace, sides: "Sides", plan: "CompareSpec") -> "tu
     from draftgate.noise.gating import gates_for_runner  # noqa: PLC0415 - quick start
 
     asked = gates_of(sides.base.arms, sides.profile.workload.concurrencies, plan)
-    # The study is of all arms. Read as the base, since what --set gives may need its launch.
-    _, whole = resolve_side(args.base, args.profile, overrides=args.set)
+    # The study is of all arms, so it is found by the base with all of them: what --set gives may
+    # need its launch. Live servers may serve but some of those that the profile has.
+    text = "profile" if sides.base.kind == "url" else args.base
+    _, whole = resolve_side(text, args.profile, overrides=args.set)
     return gates_for_runner(
         asked,
         whole,

@@ -19,7 +19,7 @@ from tests.support.docker_image import (
     require_docker,
 )
 from tests.support.fake import fake_server
-from tests.support.flow import NGRAM, Ended, assert_clean, draftgate, write_profile
+from tests.support.flow import NGRAM, NONE, Ended, assert_clean, draftgate, write_profile
 
 COMPARE = """
 [compare]
@@ -121,3 +121,16 @@ def test_live_servers_are_compared_and_left_alone(tmp_path: Path, profile: Path)
 
         compared(tmp_path, done)
         assert "was not restarted" in done.output
+
+
+def test_live_servers_of_one_arm_of_several(tmp_path: Path) -> None:
+    """An address without a name serves the arm of `--arm`, whatever other arms the profile has."""
+    profile = write_profile(tmp_path / "fake.toml", {"none": NONE, "ngram": NGRAM}, gates=COMPARE)
+    config = FakeConfig(step_s=0.003, tokens_per_step=2.5, method="ngram", k=3)
+    with fake_server(config) as one, fake_server(config) as other:
+        done = draftgate(
+            tmp_path,
+            *("compare", one.url, other.url, "--profile", str(profile), "--arm", "ngram"),
+        )
+
+    compared(tmp_path, done)
