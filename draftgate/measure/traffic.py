@@ -82,7 +82,6 @@ def measure_traffic(
     requests = request_source(endpoint.model, workload, traffic.prompts)
     plan = replace(
         plan_of(workload, workload.concurrencies[0]),
-        whole_rounds=False,
         has_window=False,
         max_requests=len(traffic.prompts),
     )
@@ -113,16 +112,13 @@ def measure_traffic(
 
 
 def _once_each(traffic: Traffic) -> WorkloadSpec:
-    """Return the closed loop that sends each prompt once."""
+    """Return the workload whose source gives each prompt once before it begins again."""
     streams = min(traffic.concurrency, len(traffic.prompts))
     return WorkloadSpec(
         dataset=traffic.kind,
         concurrencies=(streams,),
         sampling=SamplingParams(max_tokens=traffic.max_tokens),
         prefix_cache=PrefixCache.DEFEATED,
-        warmup_requests=0,
-        window_s=0.0,
-        min_requests=len(traffic.prompts),
         stagger_s=0.0,
         run_timeout_s=TRAFFIC_TIMEOUT_S,
     )
@@ -144,11 +140,9 @@ def _setting(spec: EngineSpec, traffic: Traffic, workload: WorkloadSpec) -> Traf
 def _tokens_per_step(
     records: Sequence[RequestRecord], prompts: Sequence[Prompt]
 ) -> tuple[tuple[tuple[str, float], ...], tuple[str, ...]]:
-    """Return the value of each prompt's first answer, and a reason if any has none."""
-    first: dict[str, RequestRecord] = {}
-    for record in records:
-        first.setdefault(record.prompt_id, record)
-    steps = {p.prompt_id: _steps(first.get(p.prompt_id)) for p in prompts}
+    """Return the value of each prompt's answer, and a reason if any has none."""
+    answered = {record.prompt_id: record for record in records}
+    steps = {p.prompt_id: _steps(answered.get(p.prompt_id)) for p in prompts}
     values = tuple(
         (prompt_id, sum(counts) / len(counts)) for prompt_id, counts in steps.items() if counts
     )
