@@ -33,8 +33,9 @@ from draftgate.laws.parameters import LawParameters
 from draftgate.load.requests import Endpoint
 from draftgate.specfile import load_profile
 from draftgate.specs import Arm, Profile, SpeculativeConfig
-from draftgate.stats.directions import directions
+from draftgate.stats.directions import Direction, directions
 from draftgate.stats.eprocess import evidence
+from draftgate.stats.scores import Scores
 from draftgate.targets import resolve_target, weakened_copy
 
 FILE = Path(__file__).parent / "unchanged.json"
@@ -65,34 +66,33 @@ Row = dict[str, Any]
 class Bench:
     """What all servers share."""
 
-    profile: Profile
     folder: Path
     prompts: tuple[tuple[str, tuple[int, ...]], ...]
     pool: EnginePool
 
 
-def arms(profile: Profile, folder: Path) -> dict[str, tuple[Arm, Path | None]]:
-    """Return by name each arm with the draft model that its reference knows."""
+def arms(profile: Profile, folder: Path) -> list[tuple[Arm, Path | None]]:
+    """Return each arm with the draft model that its reference knows."""
     weak = weakened_copy(folder, noise_ratio=WEAK_NOISE, seed=1, log=print)
 
-    def drafting(model: str, how: str) -> SpeculativeConfig:
-        return SpeculativeConfig(
+    own = profile.arm("draft_model")
+
+    def weakly(name: str, how: str) -> Arm:
+        drafts = SpeculativeConfig(
             method="draft_model",
             num_speculative_tokens=K,
-            model=model,
+            model=str(weak),
             options=(("draft_sample_method", how),),
         )
+        return Arm(name, replace(own.engine, speculative=drafts))
 
-    own = profile.arm("draft_model")
-    greedy = replace(own.engine, speculative=drafting(str(weak), "greedy"))
-    sampled = replace(own.engine, speculative=drafting(str(weak), "probabilistic"))
-    return {
-        "none": (profile.arm("none"), None),
-        "ngram": (profile.arm("ngram"), None),
-        "draft_model": (own, None),
-        "weak_greedy": (Arm("weak_greedy", greedy), weak),
-        "weak_sampled": (Arm("weak_sampled", sampled), weak),
-    }
+    return [
+        (profile.arm("none"), None),
+        (profile.arm("ngram"), None),
+        (own, None),
+        (weakly("weak_greedy", "greedy"), weak),
+        (weakly("weak_sampled", "probabilistic"), weak),
+    ]
 
 
 def parameters(setting: str) -> LawParameters:
@@ -127,18 +127,18 @@ def requests(bench: Bench) -> list[Asked]:
 
 
 def server_rows(
-    bench: Bench, name: str, dtype: str, same: Regrets | None
+    bench: Bench, arm: Arm, draft: Path | None, same: Regrets | None
 ) -> tuple[list[Row], Regrets]:
     """Return the rows of one server's runs, and the greedy flips of all of them.
 
     Args:
         bench: What all share.
-        name: Of the arm.
-        dtype: What the server computes in.
+        arm: What to start.
+        draft: Folder of the draft model that the reference knows; None for none.
         same: Greedy flips without speculation in this dtype; None takes this server's own.
     """
-    arm, draft = arms(bench.profile, bench.folder)[name]
-    arm = Arm(f"{name}-{dtype}", replace(arm.engine, dtype=dtype))
+    dtype, drafts = arm.engine.dtype, arm.engine.speculative
+    k = None if drafts is None else drafts.num_speculative_tokens
     (engine,) = bench.pool.require([arm])
     begin_ns = SYSTEM_CLOCK.now_ns()
     by_cell = _answers(engine, requests(bench))
@@ -147,23 +147,23 @@ def server_rows(
     reference = ForwardReference(
         bench.folder,
         draft=draft,
-        drafts_sampled=name == "weak_sampled",
+        drafts_sampled=arm.name == "weak_sampled",
         special_ids=special_token_ids(bench.folder),
         numerics=dtype,
     )
     greedy = [cell for cell in by_cell if SETTINGS[cell % len(SETTINGS)] == GREEDY]
     flips = {cell: flips_of(reference, by_cell[cell]) for cell in greedy}
     all_flips = sum(flips.values(), Regrets(0))
-    k = None if arm.engine.speculative is None else arm.engine.speculative.num_speculative_tokens
+    family = directions(reference.vocabulary, len(reference.special_ids))
     rows = []
     for cell, answers in sorted(by_cell.items()):
         run, place = divmod(cell, len(SETTINGS))
-        row: Row = {"dtype": dtype, "arm": name, "setting": SETTINGS[place], "run": run}
+        row: Row = {"dtype": dtype, "arm": arm.name, "setting": SETTINGS[place], "run": run}
         if cell in flips:
             rows.append(row | _greedy(flips[cell], same or all_flips, dtype))
         else:
-            rows.append(row | _sampled(reference, answers, k))
-    print(f"{arm.name}: {served_s:.0f} s of serving, {_told(rows)}", flush=True)
+            rows.append(row | _sampled(reference.score(answers, k), family))
+    print(f"{arm.name} {dtype}: {served_s:.0f} s of serving, {_told(rows)}", flush=True)
     return rows, all_flips
 
 
@@ -178,9 +178,8 @@ def _answers(engine: RunningEngine, wanted: Sequence[Asked]) -> dict[int, list[A
     return by_cell
 
 
-def _sampled(reference: ForwardReference, answers: Sequence[Answer], k: int | None) -> Row:
-    family = directions(reference.vocabulary, len(reference.special_ids))
-    found = evidence(reference.score(answers, k), family)
+def _sampled(scores: Scores, family: Sequence[Direction]) -> Row:
+    found = evidence(scores, family)
     return {
         "tokens": len(found.path),
         "log_e": round(float(found.path.max()), 3),
@@ -191,10 +190,7 @@ def _sampled(reference: ForwardReference, answers: Sequence[Answer], k: int | No
 
 def flips_of(reference: ForwardReference, answers: Sequence[Answer]) -> Regrets:
     """Return the flips of greedy answers."""
-    found = Regrets(0)
-    for answer in answers:
-        found += regrets(answer, reference.logits(answer))
-    return found
+    return sum((regrets(a, reference.logits(a)) for a in answers), Regrets(0))
 
 
 def _greedy(found: Regrets, same: Regrets, dtype: str) -> Row:
@@ -226,13 +222,15 @@ def main() -> None:
     spelling = LocalSpelling(str(folder))
     prompts = tuple((p.prompt_id, spelling.ids(p)) for p in load_prompts("mixed", SEED))
     with tempfile.TemporaryDirectory() as logs, EnginePool(Path(logs), print, max_alive=1) as pool:
-        bench = Bench(profile, folder, prompts, pool)
+        bench = Bench(folder, prompts, pool)
+        started = arms(profile, folder)
         for dtype in DTYPES:
             if any(row["dtype"] == dtype for row in rows):
                 continue
             same: Regrets | None = None
-            for name in arms(profile, folder):
-                found, flips = server_rows(bench, name, dtype, same)
+            for arm, draft in started:
+                cast = replace(arm, engine=replace(arm.engine, dtype=dtype))
+                found, flips = server_rows(bench, cast, draft, same)
                 same = same or flips  # the first arm is the one without speculation
                 rows += found
             document = {"machine": machine(), "alpha": ALPHA, "seed": SEED, "rows": rows}

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.correctness.machine import machine
 from draftgate.checks.budget import TokenBudget
 from draftgate.checks.conditions import conditions
-from draftgate.checks.run import Address, CheckSetup, take_check
+from draftgate.checks.run import against_target, take_check
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.files import write_text
@@ -49,22 +49,12 @@ def from_site(arm: Arm, site: Path | None) -> Arm:
 
 def checked(engine: RunningEngine, plain: RunningEngine, *, repaired: bool) -> Row:
     """Return what the check says of a running server."""
-    drafts = engine.spec.speculative
-    assert drafts is not None
-    setup = CheckSetup(
-        checked=Address(engine.base_url),
-        engine="vllm",
-        reference=plain.spec.target,
-        plain=Address(plain.base_url),
-        draft=None,
-        k=drafts.num_speculative_tokens,
-        dtype="float32",
+    setup = against_target(
+        engine,
+        plain,
         conditions=conditions(CONDITIONS),
         alpha=ALPHA,
         budget=TokenBudget(TOKENS),
-        prompts="mixed",
-        tokenizer=None,
-        vocabulary=None,
         seed=SEED,
     )
     result, _ = take_check(setup, print, lambda _: None)

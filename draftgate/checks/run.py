@@ -30,7 +30,7 @@ from draftgate.checks.sources import (
 from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import load_prompts
-from draftgate.engines.running import launch
+from draftgate.engines.running import RunningEngine, launch
 from draftgate.errors import SpecError
 from draftgate.laws.answer import Answer
 from draftgate.laws.proposals import Drafter
@@ -90,6 +90,44 @@ class CheckSetup:
     vocabulary: int | None
     seed: int
     draft_sampled: bool = False
+
+
+def against_target(
+    engine: RunningEngine,
+    plain: RunningEngine,
+    *,
+    conditions: tuple[Condition, ...],
+    alpha: float,
+    budget: Budget,
+    seed: int,
+) -> CheckSetup:
+    """Return the check of a running server against a forward pass of its target.
+
+    Args:
+        engine: The server under test.
+        plain: The A/A arm, the same build without speculation.
+        conditions: As in `CheckSetup`, like all that follow.
+        alpha: See there.
+        budget: See there.
+        seed: See there.
+    """
+    drafts = engine.spec.speculative
+    return CheckSetup(
+        checked=Address(engine.base_url),
+        engine=engine.spec.engine,
+        reference=engine.spec.target,
+        plain=Address(plain.base_url),
+        draft=None,
+        k=None if drafts is None else drafts.num_speculative_tokens,
+        dtype=engine.spec.dtype,
+        conditions=conditions,
+        alpha=alpha,
+        budget=budget,
+        prompts="mixed",
+        tokenizer=None,
+        vocabulary=None,
+        seed=seed,
+    )
 
 
 @dataclass(frozen=True, slots=True)

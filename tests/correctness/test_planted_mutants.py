@@ -102,7 +102,7 @@ PLANTED = {
 """How each mutant that changes the law or the rule is looked for.
 
 `noise_shared_with_draft` is left out: it is .001 nats a token, 30,000 tokens by text
-(benchmarks/correctness). `test_rejection_sampler.py` finds it in the engine's own sampler.
+(benchmarks/correctness). On a GPU `test_rejection_sampler.py` finds it in the engine's own sampler.
 """
 
 ALPHA = 1e-4 / (len(PLANTED) + 2)

@@ -11,7 +11,7 @@ import pytest
 from draftgate.checks.budget import TokenBudget
 from draftgate.checks.conditions import conditions
 from draftgate.checks.outcome import CheckOutcome, CheckResult
-from draftgate.checks.run import Address, CheckSetup, take_check
+from draftgate.checks.run import against_target, take_check
 from draftgate.engines.running import RunningEngine
 from draftgate.plugin.session import GateSession
 from draftgate.specs import Arm, Profile
@@ -48,21 +48,12 @@ def check(reference: RunningEngine, draftgate_session: GateSession) -> Check:
     """A function that checks a server's sampled text under the named conditions."""
 
     def run(engine: RunningEngine, tokens: int, *named: str) -> CheckResult:
-        drafts = engine.spec.speculative
-        setup = CheckSetup(
-            checked=Address(engine.base_url),
-            engine="vllm",
-            reference=reference.spec.target,
-            plain=Address(reference.base_url),
-            draft=None,
-            k=None if drafts is None else drafts.num_speculative_tokens,
-            dtype="float32",
+        setup = against_target(
+            engine,
+            reference,
             conditions=conditions(named),
             alpha=ALPHA,
             budget=TokenBudget(tokens),
-            prompts="mixed",
-            tokenizer=None,
-            vocabulary=None,
             seed=11,
         )
         result, _ = take_check(setup, draftgate_session.say, lambda _: None)
