@@ -5,6 +5,7 @@ run left behind, and every number in a report is computed from it. Times are
 integer nanoseconds of one monotonic clock. Read after `draftgate.specs`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -266,6 +267,8 @@ class RunSamples:
         resources: Server side use.
         client: Client side use and lag.
         invalid: Why the run cannot be used; empty if it can.
+        unresolved: (metric, why) of gated metrics that are too small for the client's stamps;
+            the others of the run hold.
     """
 
     arm: str
@@ -280,6 +283,18 @@ class RunSamples:
     resources: ResourceUse
     client: ClientHealth
     invalid: tuple[str, ...] = ()
+    unresolved: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """What it is a run of: arm, concurrency, repeat."""
+        return self.arm, self.concurrency, self.repeat
+
+
+def without_replacement(runs: Sequence[RunSamples]) -> tuple[RunSamples, ...]:
+    """Return the invalid runs whose repeat was not measured again with success."""
+    usable = {run.place for run in runs if not run.invalid}
+    return tuple(run for run in runs if run.invalid and run.place not in usable)
 
 
 @dataclass(frozen=True, slots=True)

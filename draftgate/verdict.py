@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Protocol
 
 from draftgate.errors import SpecError
@@ -115,6 +116,7 @@ def judge_cell(  # noqa: PLR0913 - each argument is a part of one question
     candidate: Sequence[Values],
     gates: Sequence[GateSpec],
     invalid: Sequence[str] = (),
+    unresolved: Mapping[str, str] = MappingProxyType({}),
     paired: bool = False,
 ) -> tuple[Verdict, ...]:
     """Judge one arm at one concurrency, one verdict per gate that applies.
@@ -132,6 +134,7 @@ def judge_cell(  # noqa: PLR0913 - each argument is a part of one question
         gates: What to tolerate.
         invalid: Why runs of the candidate cannot be used; any reason makes
             every verdict INVALID_RUN.
+        unresolved: Why single metrics of the candidate cannot be used, by name.
         paired: Whether run i of both sides were taken next to each other, in
             turn; runs against a stored baseline never were.
 
@@ -140,7 +143,7 @@ def judge_cell(  # noqa: PLR0913 - each argument is a part of one question
             direction.
     """
     cells = (_Cell(arm, concurrency, base, candidate, gate, paired) for gate in gates)
-    judged = (_judge(cell, invalid) for cell in cells)
+    judged = (_judge(cell, [*invalid, *_named(unresolved, cell.gate.metric)]) for cell in cells)
     return tuple(verdict for verdict in judged if verdict is not None)
 
 
@@ -183,6 +186,10 @@ class _Cell:
         )
 
 
+def _named(reasons: Mapping[str, str], metric: str) -> tuple[str, ...]:
+    return (reasons[metric],) if metric in reasons else ()
+
+
 def _streams(amount: int) -> str:
     return "stream" if amount == 1 else "streams"
 
@@ -215,7 +222,9 @@ def _unusable(cell: _Cell, invalid: Sequence[str]) -> Verdict | None:
     else:
         return None
     return cell.verdict(
-        Outcome.INVALID_RUN, reason, "Look for the reason in the run's logs, then measure again."
+        Outcome.INVALID_RUN,
+        reason,
+        "Mend what this names, or look in the run's logs for it; then measure again.",
     )
 
 

@@ -4,6 +4,7 @@ Knows records and metrics; how losses are judged is in `draftgate.stats` and
 `judge`.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def gate_losses(pairs: Sequence[Pair], gate: Gate) -> GateLosses | None:
 
     Raises:
         UnusableError: If a value is missing in some starts only, is zero or not finite,
-            or no prompt was answered in all starts.
+            or no prompt was answered in all starts, or if it is too small for the client's
+            stamps.
     """
     cells = [(_cell(p.base, gate), _cell(p.candidate, gate)) for p in pairs]
     if not cells:
@@ -101,6 +103,9 @@ def gate_losses(pairs: Sequence[Pair], gate: Gate) -> GateLosses | None:
     found = [(_value(b, gate.metric), _value(c, gate.metric)) for b, c in cells]
     if all(b is None and c is None for b, c in found):
         return None
+    for cell in itertools.chain.from_iterable(cells):
+        if why := dict(cell.unresolved).get(gate.metric):
+            raise UnusableError(why)
     sides = _whole([b for b, _ in found], "base"), _whole([c for _, c in found], "candidate")
     try:
         losses = relative_losses(*sides, higher_is_better=higher_is_better(gate.metric))

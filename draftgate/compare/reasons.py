@@ -33,7 +33,10 @@ def explain(result: GateResult, plan: CompareSpec, *, suspect: bool, trouble: st
         trouble: Why nothing can be said; empty unless INVALID_RUN.
     """
     if result.outcome is Outcome.INVALID_RUN:
-        return Words(trouble, "Look for the reason in the servers' logs, then compare again.")
+        return Words(
+            trouble,
+            "Mend what this names, or look in the servers' logs for it; then compare again.",
+        )
     numbers = result.confirm or result.search
     if numbers is None:
         return Words("too few pairs so far", _take(result.pairs_needed))

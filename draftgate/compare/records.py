@@ -100,6 +100,7 @@ class CellValues:
             requests of this run alone) for percentiles; `stats.tail.quantile_sd_log`.
         sample: Parquet file of the raw run, relative to the run folder.
         invalid: Why it cannot be used; empty if it can.
+        unresolved: (metric, why) of gates that the client's stamps are too coarse for.
     """
 
     concurrency: int
@@ -109,6 +110,7 @@ class CellValues:
     spreads: tuple[tuple[str, float], ...] = ()
     sample: str = ""
     invalid: tuple[str, ...] = ()
+    unresolved: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

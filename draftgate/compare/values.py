@@ -34,6 +34,7 @@ def cell_values(run: RunSamples, slo: SLO, sample: str) -> CellValues:
         spreads=() if run.invalid else tuple(_spreads(run)),
         sample=sample,
         invalid=run.invalid,
+        unresolved=run.unresolved,
     )
 
 

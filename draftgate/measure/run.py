@@ -11,7 +11,7 @@ from draftgate.load.requests import Endpoint
 from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.measure.load import Load
 from draftgate.measure.meters import Meters, busy, dead, failed
-from draftgate.metrics.client_error import client_faults
+from draftgate.metrics.client_error import client_faults, unresolved
 from draftgate.records import RunSamples
 from draftgate.resources import ResourceSampler
 from draftgate.specs import NO_SPECULATION, PrefixCache, WorkloadSpec
@@ -80,9 +80,10 @@ def measure_run(
 
 
 def check_client(run: RunSamples, margins: Mapping[str, float]) -> RunSamples:
-    """Return the run, INVALID if the client's own error could explain what is judged.
+    """Return the run, INVALID if a disturbed client could explain what is judged.
 
-    Acceptance is left out by `client_error`: it does not depend on speed.
+    A metric too small for the client's stamps is named in `unresolved`, which leaves the
+    others valid. Acceptance is left out by `client_error`: it does not depend on speed.
 
     Args:
         run: As measured.
@@ -90,7 +91,7 @@ def check_client(run: RunSamples, margins: Mapping[str, float]) -> RunSamples:
     """
     if run.invalid:
         return run
-    return replace(run, invalid=client_faults(run, margins))
+    return replace(run, invalid=client_faults(run, margins), unresolved=unresolved(run, margins))
 
 
 def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Prompt]) -> None:

@@ -33,22 +33,63 @@ the gate lets through, and reachable (same results file)."""
 
 
 def client_faults(run: RunSamples, margins: Mapping[str, float]) -> tuple[str, ...]:
-    """Return why the client was too slow for what is to be judged; empty if it was not.
+    """Return how the client was disturbed, too much for what is to be judged; empty if not.
 
     Args:
         run: The run.
         margins: Relative loss let through, by metric name.
     """
-    faults = []
+    return tuple(
+        f"the client itself may have moved {metric} by {error:.2%}; {_allowed(margins[metric])} "
+        f"{_seen(run)} Is the machine too busy?"
+        for metric, error in _too_large(run, margins)
+        if not _is_of_stamps(metric, run)
+    )
+
+
+def unresolved(run: RunSamples, margins: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
+    """Return (metric, why) of each metric too small for what a stamp can tell, client at rest.
+
+    That is no fault of the run: its other metrics hold.
+
+    Args:
+        run: The run.
+        margins: Relative loss let through, by metric name.
+    """
+    return tuple(
+        (metric, _coarse(run, metric, error, margins[metric]))
+        for metric, error in _too_large(run, margins)
+        if _is_of_stamps(metric, run)
+    )
+
+
+def _coarse(run: RunSamples, metric: str, error: float, margin: float) -> str:
+    value = METRICS.get(metric).compute(run, SLO()) or 0.0
+    return (
+        f"{metric} is {value:.3g} s and what a stamp may be off by is {error:.2%} of it; "
+        f"{_allowed(margin)} Gate a metric that averages over more, output_tokens_per_s or "
+        "per_token_p50_s, or a larger loss."
+    )
+
+
+def _too_large(run: RunSamples, margins: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the metrics whose bound is above what their margin allows, with the bound."""
     for metric, margin in margins.items():
         error = client_error_ratio(metric, run)
         if error is not None and error > MARGIN_SHARE * margin:
-            faults.append(
-                f"the client itself may have moved {metric} by {error:.2%}; at most "
-                f"{MARGIN_SHARE * margin:.2%} may be its own, a tenth of the gate's margin. "
-                f"{_seen(run)} Is the machine too busy?"
-            )
-    return tuple(faults)
+            yield metric, error
+
+
+def _allowed(margin: float) -> str:
+    return f"at most {MARGIN_SHARE * margin:.2%} may be its own, a tenth of the gate's margin."
+
+
+def _is_of_stamps(metric: str, run: RunSamples) -> bool:
+    """Whether the bound of a metric is what stamps are good for, and nothing that was seen."""
+    if metric in _RATES or not run.client.kernel_stamps:
+        return False
+    family, share = _parts(metric)
+    return _seen_delay_s(run, share) <= _known_error_s(family, share)
 
 
 def client_error_ratio(metric: str, run: RunSamples) -> float | None:
@@ -73,13 +114,13 @@ def client_error_ratio(metric: str, run: RunSamples) -> float | None:
     """
     if metric in _RATES:
         return _idle_ratio(run)
-    family, _, rest = metric.rpartition("_p")
-    if family not in _LATENCIES:
+    if metric.rpartition("_p")[0] not in _LATENCIES:
         return None
     value = METRICS.get(metric).compute(run, SLO())
     if not value:
         return None
-    error_s = _stamp_error_s(run, family, share=int(rest.removesuffix("_s")) / 100)
+    family, share = _parts(metric)
+    error_s = _stamp_error_s(run, family, share)
     if family == "per_token":  # two stamps are wrong, all tokens between them share it
         error_s /= _fewest_tokens(run)
     return error_s / value
@@ -95,17 +136,32 @@ def _seen(run: RunSamples) -> str:
     return ", ".join(parts) + "."
 
 
+def _parts(metric: str) -> tuple[str, float]:
+    """Return the family of a latency and its share: `ttft_p50_s` is ("ttft", .5)."""
+    family, _, rest = metric.rpartition("_p")
+    return family, int(rest.removesuffix("_s")) / 100
+
+
 def _stamp_error_s(run: RunSamples, family: str, share: float) -> float:
+    if not run.client.kernel_stamps:
+        return run.client.lag_p99_s
+    return max(_known_error_s(family, share), _seen_delay_s(run, share))
+
+
+def _known_error_s(family: str, share: float) -> float:
+    """Return how far the kernel's stamps are off with a client at rest."""
+    if share <= 0.5:
+        return MEDIAN_STAMP_ERROR_S
+    return GAP_ERROR_S if family == "step_gap" else STAMP_ERROR_S
+
+
+def _seen_delay_s(run: RunSamples, share: float) -> float:
+    """Return the delay of reads where so many held several chunks that the percentile is moved."""
     client = run.client
-    if not client.kernel_stamps:
-        return client.lag_p99_s
-    tail_s = GAP_ERROR_S if family == "step_gap" else STAMP_ERROR_S
-    known_s = MEDIAN_STAMP_ERROR_S if share <= 0.5 else tail_s
     merged = client.coalesced_reads / client.reads if client.reads else 0.0
     if merged <= 1 - share:
-        return known_s
-    delay_s = client.read_delay_p50_s if share <= 0.5 else client.read_delay_p99_s
-    return max(known_s, delay_s or 0.0)
+        return 0.0
+    return (client.read_delay_p50_s if share <= 0.5 else client.read_delay_p99_s) or 0.0
 
 
 def _fewest_tokens(run: RunSamples) -> int:

@@ -25,7 +25,12 @@ from draftgate.load.state import LoadProgress
 from draftgate.measure import Cell, Traffic, check_client, measure_run, measure_traffic, prime
 from draftgate.metrics import compute_all
 from draftgate.plugin.paired import PairedSession
-from draftgate.records import Environment, RunSamples, TrafficAcceptance
+from draftgate.records import (
+    Environment,
+    RunSamples,
+    TrafficAcceptance,
+    without_replacement,
+)
 from draftgate.runstore import RunDirectory, StoredRun
 from draftgate.specs import Profile
 from draftgate.verdict import Verdict, judge_cell
@@ -38,6 +43,10 @@ PAIRED = pytest.StashKey[PairedSession | None]()
 
 SAY_EVERY_S = 5.0
 """Pace of progress lines while one run goes on."""
+
+MOST_TRIES = 3
+"""Times that one repeat is measured while the client is disturbed: something else was busy on
+the machine, which says nothing of the server."""
 
 Say = Callable[[str], None]
 
@@ -227,6 +236,9 @@ class GateSession:
     def measure(self, planned: PlannedRun) -> RunSamples:
         """Take one run, store it and return it.
 
+        One that the client disturbed is stored as INVALID and taken again, so that
+        the last of at most `MOST_TRIES` is returned.
+
         Raises:
             DraftgateError: As for `engine`, or because it cannot be stored.
         """
@@ -238,20 +250,24 @@ class GateSession:
         prime(engine, self.profile.workload, self.prompts)
         label = f"{planned.arm} x{planned.concurrency}, run {planned.repeat + 1}"
         label = f"{label} of {self.profile.workload.repeats}"
-        run = measure_run(
-            engine,
-            self.profile.workload,
-            Cell(planned.concurrency, planned.repeat),
-            self.prompts,
-            clock=self._clock,
-            progress=self._progress(label),
-        )
         margins = {gate.metric: gate.margin_ratio for gate in self.profile.gates}
-        run = check_client(run, margins)
-        self.directory.add(run)
-        self._runs.append(run)
-        self.say(f"{label}: {self._result_line(run)}")
-        self._note_death(engine, run.invalid)
+        for number in range(MOST_TRIES):
+            measured = measure_run(
+                engine,
+                self.profile.workload,
+                Cell(planned.concurrency, planned.repeat),
+                self.prompts,
+                clock=self._clock,
+                progress=self._progress(label),
+            )
+            run = check_client(measured, margins)
+            self.directory.add(run)
+            self._runs.append(run)
+            self.say(f"{label}: {self._result_line(run)}")
+            self._note_death(engine, run.invalid)
+            if measured.invalid or not run.invalid:
+                break
+            self.say(f"{label}: the client was disturbed in try {number + 1} of {MOST_TRIES}")
         return run
 
     def _note_death(self, engine: RunningEngine, invalid: Sequence[str]) -> None:
@@ -279,7 +295,10 @@ class GateSession:
             base=self._base(arm, concurrency),
             candidate=usable,
             gates=self.profile.gates,
-            invalid=_first_lines(reason for run in runs for reason in run.invalid),
+            invalid=_first_lines(
+                reason for run in without_replacement(runs) for reason in run.invalid
+            ),
+            unresolved=dict(named for run in runs if not run.invalid for named in run.unresolved),
         )
         self._verdicts += verdicts
         return verdicts

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from draftgate.baselines import (
-    _FIRST_PROMPTS,
     Session,
     accept,
     baseline_path,
@@ -17,6 +16,7 @@ from draftgate.baselines import (
     load_baseline,
     workload_digest,
 )
+from draftgate.baselines.comparable import FIRST_PROMPTS
 from draftgate.clock import ManualClock
 from draftgate.datasets import with_prompts_digest
 from draftgate.errors import BaselineError
@@ -188,6 +188,18 @@ def test_accept_wants_a_reason(tmp_path: Path, reason: str) -> None:
         _accept(tmp_path, reason=reason)
 
     assert not list(tmp_path.rglob("*"))
+
+
+def test_accept_leaves_out_an_invalid_run_that_was_taken_again(tmp_path: Path) -> None:
+    """A repeat that was measured once more with success is held by its usable run alone."""
+    session = _session()
+    bad = replace(session.samples[3], invalid=("client lagged 40 ms",))
+    (plain, again) = (
+        load_baseline(_accept(tmp_path / name, replace(session, samples=samples)))
+        for name, samples in {"a": session.samples, "b": (bad, *session.samples)}.items()
+    )
+
+    assert again.cells == plain.cells
 
 
 def test_accept_refuses_invalid_runs(tmp_path: Path) -> None:
@@ -432,7 +444,7 @@ def test_committed_acceptance_holds_the_first_prompts() -> None:
         for entry in json.loads(path.read_text())["traffic"]
     }
 
-    assert held.items() <= _FIRST_PROMPTS.items()
+    assert held.items() <= FIRST_PROMPTS.items()
     assert len(held) == 3
 
 

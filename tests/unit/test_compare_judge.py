@@ -86,6 +86,26 @@ def test_value_without_a_ratio_is_invalid_and_named(value: float, told: str) -> 
     assert result.next_step
 
 
+def test_gate_too_small_for_the_clients_stamps_is_invalid_alone() -> None:
+    """One start's gap that the stamps can't resolve ends that gate; the speed is judged."""
+    gap = PairedGateSpec("step_gap_p99_s", 0.02, 0.05)
+    head = header(replace(PLAN, gates=(SPEED, gap)))
+    taken = pairs(head, both, both)
+    coarse = replace(taken[3].candidate.cells[0], unresolved=((gap.metric, "the gap is small"),))
+    taken[3] = replace(taken[3], candidate=replace(taken[3].candidate, cells=(coarse,)))
+
+    fast, small = judge(head, taken).gates
+
+    assert fast.outcome is Outcome.PASS
+    assert small.outcome is Outcome.INVALID_RUN
+    assert small.reason == "the gap is small"
+
+
+def both(slot: int) -> Values:
+    """Return speed with a gap that goes with it."""
+    return {**speed(slot), "step_gap_p99_s": 1.0 / speed(slot)[SPEED.metric]}
+
+
 def test_metric_missing_in_some_starts_is_counted() -> None:
     """Two starts of the candidate without the metric are named with their number."""
     head = header()

@@ -11,6 +11,7 @@ from draftgate.metrics.client_error import (
     STAMP_ERROR_S,
     client_error_ratio,
     client_faults,
+    unresolved,
 )
 from draftgate.records import ClientHealth, RequestRecord, RunSamples, StreamChunk, Window
 from draftgate.specs import SLO
@@ -127,3 +128,25 @@ def test_fault_is_told_beyond_a_tenth_of_the_margin() -> None:
     (fault,) = client_faults(run, {"output_tokens_per_s": 0.03})
     assert "output_tokens_per_s by 0.40%" in fault
     assert "read delay p99 2.00 ms" in fault
+
+
+def test_small_metric_is_unresolved_and_no_fault_of_the_run() -> None:
+    """25 us of a gap of 10 ms are .25 %: too much for a margin of 2 %, and only that gate pays."""
+    run = _run(HEALTH)
+    margins = {"step_gap_p99_s": 0.02, "step_gap_p50_s": 0.02, "output_tokens_per_s": 0.02}
+
+    assert client_faults(run, margins) == ()
+    ((metric, why),) = unresolved(run, margins)
+    assert metric == "step_gap_p99_s"
+    assert "0.01 s" in why
+    assert "0.25% of it; at most 0.20%" in why
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_disturbed_client_is_a_fault_whatever_stamps_are_good_for(*, stamped: bool) -> None:
+    """Late reads, with the kernel's stamps and without, speak against the whole run."""
+    run = _run(replace(HEALTH, kernel_stamps=stamped, coalesced_reads=2))
+    margins = {"step_gap_p99_s": 0.02}
+
+    assert len(client_faults(run, margins)) == 1
+    assert unresolved(run, margins) == ()

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from draftgate.errors import EngineError, SpecError
+from draftgate.measure import run as run_module
 from draftgate.plugin.session import FailedEarlierError, GateSession, Options
+from draftgate.runstore import load_run
 from draftgate.specfile import load_profile
 from draftgate.specs import GateSpec, Profile
-from tests.support.flow import NONE, write_profile
+from draftgate.verdict import Outcome, worst
+from tests.support.flow import GATES, NONE, write_profile
 from tests.support.samples import make_profile
 
 
@@ -82,6 +85,29 @@ def test_failed_server_is_told_in_full_once(tmp_path: Path) -> None:
     assert str(second.value) == (
         "broken is not measured any more, after: broken: the server process ended with exit code 2."
     )
+
+
+@pytest.mark.parametrize("disturbed", [0, 1, 2, 3])
+def test_run_that_the_client_disturbed_is_taken_again(
+    disturbed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice more at most; what is invalid stays on record and decides only without a usable run."""
+    faults = iter([("lag",)] * disturbed + [()])
+    monkeypatch.setattr(run_module, "client_faults", lambda _run, _margins: next(faults))
+    path = write_profile(tmp_path / "p.toml", {"none": NONE}, repeats=3, gates=GATES)
+    state = session(load_profile(str(path)), tmp_path)
+    planned = state.plan()[0]
+    try:
+        run = state.measure(planned)
+        verdicts = state.judge(planned.arm, planned.concurrency)
+    finally:
+        state.finish()
+
+    assert state.run_path is not None
+    stored = load_run(state.run_path).samples
+    assert [bool(sample.invalid) for sample in stored] == ([True] * disturbed + [False])[:3]
+    assert run == stored[-1]
+    assert (worst(verdicts) is Outcome.INVALID_RUN) == (disturbed == 3)
 
 
 def test_session_that_measures_nothing_leaves_nothing(tmp_path: Path) -> None:

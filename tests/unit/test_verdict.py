@@ -216,6 +216,19 @@ def test_verdict_on_invalid_runs_gives_their_reasons(base: list[float]) -> None:
     assert verdict.reason == "client lagged 40 ms; 3 of 40 failed"
 
 
+def test_metric_that_cannot_be_resolved_takes_out_its_own_gate_alone() -> None:
+    """The reason stands at the gate it is of, and the others are judged."""
+    runs = _runs(SPEED.metric, [1.0, 1.0, 1.0])
+    why = {SPEED.metric: "too small"}
+    gates = [SPEED, GateSpec("ttft_p99_s", 0.1)]
+    runs = [{**run, "ttft_p99_s": 0.2} for run in runs]
+
+    speed, wait = judge_cell("none", 1, base=runs, candidate=runs, gates=gates, unresolved=why)
+
+    assert (speed.outcome, speed.reason) == (Outcome.INVALID_RUN, "too small")
+    assert wait.outcome is Outcome.PASS
+
+
 def test_gates_that_do_not_apply_give_no_verdict() -> None:
     """Acceptance of an arm that has none on either side is no question."""
     runs = _runs(SPEED.metric, [1.0, 1.0, 1.0])
