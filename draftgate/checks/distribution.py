@@ -15,6 +15,7 @@ import numpy as np
 from draftgate.checks.budget import Budget
 from draftgate.checks.collect import Ask, Asked, Round, rounds
 from draftgate.checks.conditions import Condition, share
+from draftgate.checks.exact import Finding, Terms, answer_findings
 from draftgate.checks.ledger import Ledger
 from draftgate.checks.outcome import Findings, JointEvidence
 from draftgate.clock import Clock
@@ -114,6 +115,7 @@ class Gathered:
         plain: Those of the A/A arm; None if there was none.
         requests: Answers received, both arms.
         failures: Requests without an answer.
+        mismatches: What had to hold exactly of the checked server's answers and does not.
         interrupted: Whether Ctrl-C ended it.
         elapsed_s: Seconds from the first request.
     """
@@ -125,6 +127,7 @@ class Gathered:
     failures: tuple[str, ...]
     interrupted: bool
     elapsed_s: float
+    mismatches: tuple[Finding, ...] = ()
 
 
 def gather(
@@ -177,6 +180,7 @@ class _Run:
         self._plain = Ledger(plan.conditions, family, share(AA_ALPHA, count))
         self._requests = 0
         self._failures: list[str] = []
+        self._mismatches: list[Finding] = []
 
     def round(self, asked: Sequence[Asked]) -> None:
         """Take one round through both arms; nothing is kept of it unless all of it is there."""
@@ -192,6 +196,7 @@ class _Run:
         if arms.joint is not None:
             for index, answers in _by_condition(asked, found.answers).items():
                 arms.joint.add(index, answers)
+        self._mismatches += _mismatches(asked, found)
         self._count(found)
 
     def _count(self, found: Round) -> None:
@@ -225,6 +230,7 @@ class _Run:
             failures=tuple(self._failures),
             interrupted=interrupted,
             elapsed_s=self._elapsed_s(),
+            mismatches=tuple(self._mismatches),
         )
 
     def _findings(self) -> Findings:
@@ -255,6 +261,19 @@ def _enter(ledger: Ledger, asked: Sequence[Asked], found: Round, scores: Scores)
     for index, answers in _by_condition(asked, found.answers).items():
         picked = np.concatenate([rows[answer.request] for answer in answers])
         ledger.add(index, answers, scores.take(picked))
+
+
+def _mismatches(asked: Sequence[Asked], found: Round) -> list[Finding]:
+    """Return what does not hold exactly of a round's answers.
+
+    How many tokens a chunk holds is left out: a server under load may put steps together.
+    """
+    lengths = {entry.request: entry.max_tokens for entry in asked}
+    return [
+        finding
+        for answer in found.answers
+        for finding in answer_findings(answer, Terms(max_tokens=lengths[answer.request]))
+    ]
 
 
 def _by_condition(asked: Sequence[Asked], answers: Sequence[Answer]) -> dict[int, list[Answer]]:

@@ -5,7 +5,10 @@ Knows no servers and no laws.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
+from draftgate.checks.exact import Finding
 from draftgate.checks.outcome import (
     CheckOutcome,
     ConditionEvidence,
@@ -19,6 +22,9 @@ FLOOR_NATS = 1e-3
 """Size of a fault, nats a token, below which a black box can't tell it from the rounding
 of bfloat16. A requirement of issue #5, whose ground is that 1.4 % of greedy tokens
 flip between a batch of 1 row and one of 5 of the same bfloat16 model."""
+
+MOST_TOLD = 5
+"""Mismatches among the reasons; the record holds all."""
 
 LARGEST_DETECTABLE_KL = 0.05
 """A check that could not have found a fault of this size does not pass. A little below
@@ -52,6 +58,22 @@ def judge(
             outcome=CheckOutcome.NONCONFORMING, why=None, reasons=(_joint_alarm(broken[0]),)
         )
     return _quiet(findings, float32=float32, largest_kl=largest_kl)
+
+
+def with_mismatches(judged: Judgement, mismatches: Sequence[Finding]) -> Judgement:
+    """Return what a judgement of the law becomes beside exact checks that failed.
+
+    One of them is enough: they have no chance in them. Where the law or the rule is broken
+    already, that stays the outcome.
+    """
+    if not mismatches:
+        return judged
+    said = [str(finding) for finding in mismatches[:MOST_TOLD]]
+    if len(mismatches) > MOST_TOLD:
+        said.append(f"and {len(mismatches) - MOST_TOLD} more that do not hold")
+    if judged.outcome in (CheckOutcome.LOSSY, CheckOutcome.NONCONFORMING):
+        return replace(judged, reasons=(*judged.reasons, *said))
+    return Judgement(outcome=CheckOutcome.MISMATCH, why=None, reasons=(*said, *judged.reasons))
 
 
 def _fired(entry: ConditionEvidence, findings: Findings, *, float32: bool) -> Judgement:

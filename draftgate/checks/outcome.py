@@ -8,8 +8,10 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-SCHEMA = 1
-"""Version of `CheckResult` on disk. 1: first."""
+from draftgate.checks.exact import Finding
+
+SCHEMA = 2
+"""Version of `CheckResult` on disk. 1: first; 2: exact checks and probes of parameters."""
 
 
 class CheckOutcome(Enum):
@@ -21,6 +23,8 @@ class CheckOutcome(Enum):
     """The tokens do not follow the target's law."""
     NONCONFORMING = "nonconforming"
     """The tokens may follow the law, but drafts were not accepted by the stated rule."""
+    MISMATCH = "mismatch"
+    """Nothing speaks against the law, but something that must hold exactly does not."""
     INCONCLUSIVE = "inconclusive"
     """It can't be said; `Why` says why."""
 
@@ -223,6 +227,10 @@ class CheckResult:
         interrupted: Whether Ctrl-C ended it before its budget.
         started_at: Time of day, ISO 8601, UTC.
         draftgate: Version.
+        mismatches: What had to hold exactly of answers and parameters and does not.
+        parameters: (field, what the server did with it) of each probe: honoured, refused,
+            ignored, broken, gone, or untold where the answer could not tell.
+        not_probed: Why others were not probed, a sentence each.
         schema: Version of this record.
     """
 
@@ -238,4 +246,7 @@ class CheckResult:
     interrupted: bool
     started_at: str
     draftgate: str
+    mismatches: tuple[Finding, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+    not_probed: tuple[str, ...] = ()
     schema: int = SCHEMA

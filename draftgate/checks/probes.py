@@ -33,10 +33,15 @@ PENALTY_SLACK_LOGITS = 0.1
 """By how much more than its lead a token must lose: ten times the float32 near tie."""
 
 
+NEEDED = frozenset({"stop_token_ids"})
+"""Fields that a probe of another one needs: `min_tokens` holds off a stop token."""
+
+
 class Behaviour(Enum):
     """What a server did with a parameter.
 
     UNTOLD: the answer keeps the rule, but without the parameter it does so too.
+    GONE: there was no answer at all; the server may have died of the request.
     """
 
     HONOURED = "honoured"
@@ -44,15 +49,24 @@ class Behaviour(Enum):
     IGNORED = "ignored"
     BROKEN = "broken"
     UNTOLD = "untold"
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's answer to one request, whatever its status."""
+    """A server's answer to one request, whatever its status.
+
+    Attributes:
+        status: HTTP status; NO_ANSWER if there was none.
+        document: Decoded JSON, or why there is none.
+    """
 
     status: int
     document: Any
 
+
+NO_ANSWER = 0
+"""Status where the connection broke, or nothing came in time."""
 
 Send = Callable[[dict[str, Any]], Reply]
 """Posts one completion request, given its fields but for model and prompt."""
@@ -118,12 +132,19 @@ def run_probe(send: Send, probe: Probe) -> Probed:
     """Return what the server does with one probe.
 
     A refusal counts if its message names the field: one for any other reason would pass
-    for an answer. Obedience counts if the same request without the field breaks the rule.
+    for an answer. One that names another field that the probe needs tells nothing. Obedience counts if the same request without the field breaks the rule.
     """
     fields = dict(probe.fields)
     reply = send(fields)
-    if 400 <= reply.status < 500 and probe.name in _message(reply.document):
-        return Probed(probe, Behaviour.REFUSED)
+    if reply.status == NO_ANSWER:
+        expected = f"an answer, or a refusal that names {probe.name}"
+        return Probed(probe, Behaviour.GONE, _finding(probe, f"none: {reply.document}", expected))
+    if 400 <= reply.status < 500:
+        said = _message(reply.document)
+        if probe.name in said:
+            return Probed(probe, Behaviour.REFUSED)
+        if any(name in said for name in NEEDED & fields.keys()):
+            return Probed(probe, Behaviour.UNTOLD)
     wrong = _what_is_wrong(probe, reply)
     if isinstance(wrong, Finding):
         return Probed(probe, Behaviour.BROKEN, wrong)

@@ -7,6 +7,7 @@ nothing and prints nothing.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from draftgate import __version__
 from draftgate.checks.ask import Post
@@ -16,8 +17,10 @@ from draftgate.checks.conditions import Condition
 from draftgate.checks.distribution import Arms, CheckPlan, Gathered, Progress, gather
 from draftgate.checks.example import Witness, worst_of
 from draftgate.checks.filters import with_known_law
-from draftgate.checks.judge import judge
-from draftgate.checks.outcome import CheckResult, Subject
+from draftgate.checks.judge import judge, with_mismatches
+from draftgate.checks.outcome import CheckOutcome, CheckResult, Subject
+from draftgate.checks.probes import NO_ANSWER, Reply
+from draftgate.checks.probing import Answering, ProbeReport, probe_server
 from draftgate.checks.rule import RuleEvidence
 from draftgate.checks.sources import (
     ServerSetting,
@@ -31,7 +34,7 @@ from draftgate.checks.spelling import LocalSpelling, ServerSpelling, Spelling
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import load_prompts
 from draftgate.engines.running import RunningEngine, launch
-from draftgate.errors import SpecError
+from draftgate.errors import EngineError, SpecError
 from draftgate.laws.answer import Answer
 from draftgate.laws.proposals import Drafter
 from draftgate.load.requests import Endpoint
@@ -40,6 +43,11 @@ from draftgate.specs import Arm, EngineSpec, UrlLaunch
 MOST_PROMPTS = 64
 """Prompts that are tokenised; with four of five requests on a prompt of its own they come
 again after 80 requests, with another condition or length."""
+
+
+_UNACCUSED = (CheckOutcome.PASS, CheckOutcome.INCONCLUSIVE)
+"""Outcomes after which parameters are probed. A server that samples wrongly may also die of a
+filter, and is found out already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,6 @@ class CheckSetup:
         plain: The A/A arm, a server of the same build without speculation; None takes
             `reference` if that is a server, and otherwise there is none.
         draft: Name or folder of the draft model, or `ngram[:MIN-MAX]`; None if not known.
-        draft_sampled: Whether the draft model's tokens are drawn, not its most likely ones.
         k: Draft tokens per verify step; None if not known.
         dtype: What the servers compute in.
         conditions: Settings of sampling.
@@ -73,6 +80,9 @@ class CheckSetup:
         tokenizer: Folder with the tokenizer; None takes the reference's or the server's.
         vocabulary: Number of tokens; None if it is not known.
         seed: Of requests and prompts.
+        draft_sampled: Whether the draft model's tokens are drawn, not its most likely ones.
+        probes: Whether to ask what the server does with single parameters, at the end and
+            only of one whose text was not found wrong.
     """
 
     checked: Address
@@ -90,6 +100,7 @@ class CheckSetup:
     vocabulary: int | None
     seed: int
     draft_sampled: bool = False
+    probes: bool = True
 
 
 def against_target(
@@ -127,6 +138,7 @@ def against_target(
         tokenizer=None,
         vocabulary=None,
         seed=seed,
+        probes=False,  # they have tests of their own, one request at a time
     )
 
 
@@ -136,6 +148,7 @@ class Connection:
 
     endpoint: Endpoint
     post: Post
+    answering: Answering
 
 
 def take_check(
@@ -171,9 +184,22 @@ def take_check(
     witnesses = [
         _witness(spelling, source, one, setup.seed) for one in (server, plain_server or server)
     ]
+    judged = judge(gathered.findings, float32=setup.dtype == "float32")
+    probed = ProbeReport(())
+    if setup.probes and judged.outcome in _UNACCUSED and not gathered.interrupted:
+        probed = probe_server(
+            checked.answering,
+            setup.engine,
+            checked.endpoint.model,
+            prompts,
+            spelling.text,
+            setup.dtype,
+        )
+    found = (entry.finding for entry in probed.probed if entry.finding is not None)
+    mismatches = (*gathered.mismatches, *found)
     result = CheckResult(
         subject=_subject(setup, checked, plain, source),
-        judgement=judge(gathered.findings, float32=setup.dtype == "float32"),
+        judgement=with_mismatches(judged, mismatches),
         findings=gathered.findings,
         worst=worst_of(gathered, *witnesses),
         alpha=setup.alpha,
@@ -184,6 +210,9 @@ def take_check(
         interrupted=gathered.interrupted,
         started_at=started_at,
         draftgate=__version__,
+        mismatches=mismatches,
+        parameters=tuple((e.probe.name, e.behaviour.value) for e in probed.probed),
+        not_probed=probed.left_out,
     )
     return result, gathered
 
@@ -201,7 +230,16 @@ def connect(name: str, address: Address, tell: Callable[[str], None]) -> Connect
     arm = Arm(name, EngineSpec(engine="vllm", target=address.model or url, launch=target))
     engine = launch(arm, Path(), tell)
     engine.wait_ready(tell)
-    return Connection(Endpoint(url, engine.model, address.api_key_env), engine.post)
+    endpoint = Endpoint(url, engine.model, address.api_key_env)
+    return Connection(endpoint, engine.post, lambda path, body: _answered(engine, path, body))
+
+
+def _answered(engine: RunningEngine, path: str, body: dict[str, Any]) -> Reply:
+    """Return what a server says to a request; that it says nothing is an answer here as well."""
+    try:
+        return Reply(*engine.answer(path, body))
+    except EngineError as error:
+        return Reply(NO_ANSWER, str(error))
 
 
 def asked_again(answer: Answer, seed: int) -> Asked:

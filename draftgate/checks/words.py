@@ -35,8 +35,18 @@ def lines(result: CheckResult) -> list[str]:
     said += [_row("", entry) for entry in found.checked]
     said += [_row("A/A ", entry) for entry in found.plain]
     said += [_joint_row(entry) for entry in found.joint]
+    said += [f"  {line}" for line in parameter_lines(result)]
     said += _failures(result)
     return said + (_example(result.worst) if result.worst is not None else [])
+
+
+def parameter_lines(result: CheckResult) -> list[str]:
+    """Return what the server did with the parameters that were probed, a kind a line."""
+    kinds: dict[str, list[str]] = {}
+    for name, behaviour in result.parameters:
+        kinds.setdefault(behaviour, []).append(name)
+    said = [f"parameters {kind}: {', '.join(names)}" for kind, names in kinds.items()]
+    return said + list(result.not_probed)
 
 
 def size(nats: float) -> str:

@@ -78,6 +78,7 @@ def check_setup(args: argparse.Namespace) -> "CheckSetup":
         tokenizer=args.tokenizer,
         vocabulary=args.vocabulary,
         seed=secrets.randbits(31) if args.seed is None else args.seed,
+        probes=not args.skip_probes,
     )
 
 

@@ -14,7 +14,8 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 _EPILOG = """outcomes: PASS (0) no evidence against the target's law, with the size of a fault that
 would have been found; LOSSY (1) the tokens do not follow it; NONCONFORMING (1) drafts
-were not accepted by the rule; INCONCLUSIVE (6) rounding may explain it, or too few
+were not accepted by the rule; MISMATCH (1) a count, an end or a parameter is not as asked;
+INCONCLUSIVE (6) rounding may explain it, or too few
 tokens. 2 wrong option; 5 a server does not answer. Ctrl-C ends a check early; what was
 gathered so far is judged."""
 
@@ -83,5 +84,11 @@ def _add_extent(group: Group) -> None:
         help="a setting of sampling; may be given several times",
     )
     group.add_argument("--prompts", default="mixed", metavar="NAME|FILE", help="default mixed")
+    group.add_argument(
+        "--skip-probes",
+        action="store_true",
+        help="do not ask at the end, in about 20 short requests, what becomes of single parameters "
+        "such as min_p or bad_words",
+    )
     group.add_argument("--seed", type=int, metavar="N", help="default another one each time")
     group.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")

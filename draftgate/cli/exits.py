@@ -75,6 +75,7 @@ _EXIT_FOR_CHECK = {
     "pass": Exit.OK,
     "lossy": Exit.REGRESSION,
     "nonconforming": Exit.REGRESSION,
+    "mismatch": Exit.REGRESSION,
     "inconclusive": Exit.INCONCLUSIVE,
 }
 """By the values of `CheckOutcome`."""

@@ -50,6 +50,8 @@ class FakeConfig:
             of `draftgate.engines.fake_law`, which speculates with `method` and `k`.
         law_fault: What is wrong with the tokens of `context`, one of FAULTS there.
         law_fault_share: Share of the tokens that it hits.
+        deaf_to: Field of a request that `context` drops in silence; it refuses the others that
+            it does not know.
     """
 
     model: str = "fake"
@@ -75,6 +77,7 @@ class FakeConfig:
     law: str = "independent"
     law_fault: str | None = None
     law_fault_share: float = 1.0
+    deaf_to: str | None = None
 
     def __post_init__(self) -> None:
         """Check what would make the server contradict itself.

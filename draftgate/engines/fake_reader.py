@@ -16,6 +16,20 @@ SPELLING = ("/tokenize", "/detokenize")
 """Routes between texts and ids."""
 
 
+UNKNOWN = (
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "stop_token_ids",
+    "min_tokens",
+)
+"""Fields of a request that the known model has no rule for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """A prompt as the model reads it; empty under the law `independent`, which reads none."""
@@ -43,6 +57,17 @@ def read_by_model(given: Any, text: str, body: dict[str, Any], config: FakeConfi
     if wanted is None:
         return Read(ids)
     return Read(ids, prompt_logprobs(ids, int(wanted), config.vocab_size))
+
+
+def refuse_unknown(body: dict[str, Any], config: FakeConfig) -> None:
+    """Refuse a request that asks for what the known model does not do, except in silence.
+
+    Raises:
+        ValueError: If it does; the message names the field.
+    """
+    for name in UNKNOWN:
+        if name in body and name != config.deaf_to:
+            raise ValueError(f"{name} is not supported by the scripted server")
 
 
 def prompt_logprobs(

@@ -28,7 +28,7 @@ from draftgate.engines.fake_model import (
     scripted_steps,
     token_law,
 )
-from draftgate.engines.fake_reader import SPELLING, read_by_model, spelled
+from draftgate.engines.fake_reader import SPELLING, read_by_model, refuse_unknown, spelled
 from draftgate.engines.fake_wire import (
     Generation,
     HttpRequest,
@@ -231,6 +231,7 @@ class FakeServer:
         )
         model = config.model_of_context
         if model is not None:
+            refuse_unknown(body, config)
             # Apart, so that no request draws what another one's seed stands for.
             source = f"{'request' if seed is None else 'seed'} {chosen}"
             if config.law_fault == "shared_seed":

@@ -153,10 +153,25 @@ class RunningEngine:
         Raises:
             EngineError: As for `get`.
         """
-        request = self._request(path)
-        request.data = json.dumps(body).encode()
-        request.add_header("Content-Type", "application/json")
+        request = self._posting(path, body)
         return self._json(_fetch(request, self.arm.name, self.child, timeout_s), path)
+
+    def answer(self, path: str, body: dict[str, Any], timeout_s: float = 120.0) -> tuple[int, Any]:
+        """Return status and decoded JSON answer of a POST, also where the server refuses.
+
+        Raises:
+            EngineError: If nothing came, or no JSON.
+        """
+        request = self._posting(path, body)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+                status, text = int(answer.status), str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            status = error.code
+            text = _without_key(request, error.read().decode(errors="replace"))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise _unanswered(request, self.arm.name, self.child, error) from error
+        return status, self._json(text, path)
 
     def _json(self, text: str, path: str) -> Any:
         try:
@@ -166,6 +181,12 @@ class RunningEngine:
                 f"{self.arm.name}: {self.base_url}{path} answered no JSON ({error}); it begins "
                 f"{text[:80]!r}. Check that the address is an engine's."
             ) from error
+
+    def _posting(self, path: str, body: dict[str, Any]) -> urllib.request.Request:
+        request = self._request(path)
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+        return request
 
     def _request(self, path: str) -> urllib.request.Request:
         request = urllib.request.Request(self.base_url + path)  # noqa: S310 - checked on entry
@@ -290,13 +311,24 @@ def _fetch(
         detail = _without_key(request, error.read().decode(errors="replace"))[:300]
         raise EngineError(f"{name}: {request.full_url} answered {error.code}: {detail}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        if child is not None:
-            child.raise_if_dead()
-        what = " ".join(str(error).split())  # some quote what the server said, line ends and all
-        raise EngineError(
-            f"{name}: no answer from {request.full_url}: {what}. Is the server up and the "
-            "address right?"
-        ) from error
+        raise _unanswered(request, name, child, error) from error
+
+
+def _unanswered(
+    request: urllib.request.Request, name: str, child: ChildProcess | None, error: Exception
+) -> EngineError:
+    """Return that nothing came.
+
+    Raises:
+        EngineError: If our own server has ended, with its log.
+    """
+    if child is not None:
+        child.raise_if_dead()
+    what = " ".join(str(error).split())  # some quote what the server said, line ends and all
+    return EngineError(
+        f"{name}: no answer from {request.full_url}: {what}. Is the server up and the "
+        "address right?"
+    )
 
 
 def _without_key(request: urllib.request.Request, text: str) -> str:

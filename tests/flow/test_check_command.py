@@ -51,6 +51,8 @@ def test_faultless_server_passes_and_is_stored(tmp_path: Path) -> None:
     assert "PASS: fake at http://127.0.0.1:" in ended.output
     assert "detectable 0.0" in ended.output
     assert "tokens  log e-value" in ended.output
+    assert "parameters honoured: top_k, top_p" in ended.output
+    assert "parameters refused: min_p" in ended.output
     result = read_check(stored(tmp_path))
     assert result.judgement.outcome is CheckOutcome.PASS
     assert result.findings.tokens >= 1600
@@ -78,6 +80,33 @@ def test_faulty_server_is_lossy_and_the_example_can_be_sent_again(
     body = json.loads(result.worst.curl.partition(" -d '")[2].rstrip("'"))
     assert body["temperature"] == 1.0
     assert "again: curl -N http://127.0.0.1:" in ended.output
+
+
+def test_dropped_parameter_is_a_mismatch(tmp_path: Path) -> None:
+    """A server whose text is right but which takes min_p in silence does not pass."""
+    words = ("--budget", "1600", "--condition", "T=1")
+    ended, _ = check(tmp_path, scripted(deaf_to="min_p"), scripted(k=0), *words)
+
+    assert ended.code == Exit.REGRESSION, ended.output
+    assert "MISMATCH: fake at" in ended.output
+    result = read_check(stored(tmp_path))
+    assert [finding.where for finding in result.mismatches] == ["min_p"]
+    assert dict(result.parameters)["min_p"] == "ignored"
+    assert "parameters ignored: min_p" in ended.output
+    assert "MISMATCH" in (stored(tmp_path) / "report.html").read_text(encoding="utf-8")
+
+
+def test_answer_that_is_too_short_is_a_mismatch(tmp_path: Path) -> None:
+    """One token fewer than usage says, in every ninth answer, is told with its request."""
+    words = ("--budget", "1600", "--condition", "T=1", "--skip-probes")
+    ended, _ = check(tmp_path, scripted(wrong_length_every=9), scripted(k=0), *words)
+
+    assert ended.code == Exit.REGRESSION, ended.output
+    result = read_check(stored(tmp_path))
+    assert result.judgement.outcome is CheckOutcome.MISMATCH
+    assert result.parameters == ()
+    assert any("usage.completion_tokens" in finding.what for finding in result.mismatches)
+    assert "and 1" in result.judgement.reasons[5] or len(result.mismatches) <= 5
 
 
 @pytest.mark.parametrize("fault", ["hot", None])

@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from draftgate.checks.judge import FLOOR_NATS, LARGEST_DETECTABLE_KL, judge
+from draftgate.checks.exact import Finding
+from draftgate.checks.judge import (
+    FLOOR_NATS,
+    LARGEST_DETECTABLE_KL,
+    judge,
+    with_mismatches,
+)
 from draftgate.checks.outcome import (
     CheckOutcome,
     CheckResult,
     ConditionEvidence,
     Findings,
     JointEvidence,
+    Judgement,
     LikelyToken,
     Subject,
     Why,
@@ -134,6 +141,26 @@ def test_pass_below_the_floor_says_what_it_can_not_say() -> None:
     assert "can't tell a fault from rounding" in said
     assert "--dtype float32" in said
     assert len(exact) == 1
+
+
+MISMATCHES = tuple(
+    Finding(what="a rule", where=f"request {number}", got="1", expected="2") for number in range(7)
+)
+
+
+@pytest.mark.parametrize("outcome", list(CheckOutcome))
+def test_mismatch_decides_unless_the_law_is_broken(outcome: CheckOutcome) -> None:
+    """Exact checks have no chance in them: nothing passes beside one, and few are told."""
+    judged = Judgement(outcome=outcome, why=None, reasons=("as it was",))
+
+    found = with_mismatches(judged, MISMATCHES)
+
+    accused = outcome in (CheckOutcome.LOSSY, CheckOutcome.NONCONFORMING)
+    assert found.outcome is (outcome if accused else CheckOutcome.MISMATCH)
+    assert "as it was" in found.reasons
+    assert "request 0: a rule: got 1, expected 2" in found.reasons
+    assert "and 2 more that do not hold" in found.reasons
+    assert with_mismatches(judged, ()) == judged
 
 
 RESULT = CheckResult(

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from draftgate.checks.outcome import CheckOutcome, CheckResult
+from draftgate.checks.words import parameter_lines
 from draftgate.report.check.words import bound_of, log_value, margin, nats
 from draftgate.report.format import count, minute, number
 
@@ -101,6 +102,7 @@ def effort_facts(result: CheckResult) -> Facts:
         ("Tokens", _tokens(result)),
         ("Budget", result.budget + ("; stopped by Ctrl-C" if result.interrupted else "")),
         ("Stated rule", _rule(result)),
+        ("Parameters", "; ".join(parameter_lines(result)) or "not probed"),
         ("Date", minute(result.started_at)),
     )
 

@@ -18,6 +18,7 @@ SYMBOLS = {
     CheckOutcome.PASS: "✓",
     CheckOutcome.LOSSY: "✕",
     CheckOutcome.NONCONFORMING: "✕",
+    CheckOutcome.MISMATCH: "✕",
     CheckOutcome.INCONCLUSIVE: "?",
 }
 """A second sign beside colour, so that no outcome is told by colour alone."""
@@ -26,6 +27,7 @@ TONES = {
     CheckOutcome.PASS: "pass",
     CheckOutcome.LOSSY: "regression",
     CheckOutcome.NONCONFORMING: "regression",
+    CheckOutcome.MISMATCH: "regression",
     CheckOutcome.INCONCLUSIVE: "inconclusive",
 }
 """Class of the page's badge."""
