@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from draftgate.checks.conditions import sampling
+from draftgate.checks.exact import Finding
 from draftgate.errors import EngineError, SpecError
 from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
@@ -18,7 +19,7 @@ from draftgate.load.apis import LoadPrompt
 from draftgate.load.closed import ClosedLoopPlan
 from draftgate.load.generator import run
 from draftgate.load.requests import Endpoint, PreparedRequest, prepare
-from draftgate.records import RequestRecord
+from draftgate.records import FailureKind, RequestRecord
 
 DIALECTS = {"vllm": "completions", "sglang": "sglang", "tensorrt_llm": "trtllm"}
 """Per engine the load generator's dialect that takes and returns token ids."""
@@ -73,10 +74,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round brought: answers by number of the request, and why others failed."""
+    """What one round brought.
+
+    Attributes:
+        answers: By number of the request.
+        failures: Why other requests brought none.
+        mismatches: Those among them in which ids, usage and `max_tokens` contradict each other.
+    """
 
     answers: tuple[Answer, ...]
     failures: tuple[str, ...] = ()
+    mismatches: tuple[Finding, ...] = ()
 
 
 Ask = Callable[[Sequence[Asked]], Round]
@@ -206,7 +214,18 @@ def _round(
             f"ids; the first: {failures[0] if failures else 'none was sent'}. Is --engine the one "
             "that serves there?"
         )
-    return Round(tuple(sorted(answers, key=lambda answer: answer.request)), failures)
+    mismatches = tuple(
+        Finding(
+            what="token ids, usage and max_tokens agree",
+            where=f"request {record.prompt_id} ({asked[int(record.prompt_id)].prompt_id})",
+            got=record.failure.message,
+            expected="the same number",
+        )
+        for record in records
+        if record.failure is not None and record.failure.kind is FailureKind.WRONG_LENGTH
+    )
+    ordered = tuple(sorted(answers, key=lambda answer: answer.request))
+    return Round(ordered, failures, mismatches)
 
 
 def answer_of(asked: Asked, record: RequestRecord) -> Answer:

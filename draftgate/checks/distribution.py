@@ -269,7 +269,7 @@ def _mismatches(asked: Sequence[Asked], found: Round) -> list[Finding]:
     How many tokens a chunk holds is left out: a server under load may put steps together.
     """
     lengths = {entry.request: entry.max_tokens for entry in asked}
-    return [
+    return [*found.mismatches] + [
         finding
         for answer in found.answers
         for finding in answer_findings(answer, Terms(max_tokens=lengths[answer.request]))

@@ -132,7 +132,8 @@ def run_probe(send: Send, probe: Probe) -> Probed:
     """Return what the server does with one probe.
 
     A refusal counts if its message names the field: one for any other reason would pass
-    for an answer. One that names another field that the probe needs tells nothing. Obedience counts if the same request without the field breaks the rule.
+    for an answer. One that names another field that the probe needs tells nothing.
+    Obedience counts if the same request without the field breaks the rule.
     """
     fields = dict(probe.fields)
     reply = send(fields)

@@ -127,6 +127,15 @@ def test_clean_refusal_passes(document: Any) -> None:
     assert (found.behaviour, found.finding) == (Behaviour.REFUSED, None)
 
 
+def test_refusal_of_a_field_that_the_probe_needs_tells_nothing() -> None:
+    """A server without stop tokens can't be asked whether min_tokens holds one off."""
+    refusal = Reply(400, {"error": {"message": "stop_token_ids is not supported"}})
+
+    found = run_probe(lambda _: refusal, probe("min_tokens"))
+
+    assert (found.behaviour, found.finding) == (Behaviour.UNTOLD, None)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
