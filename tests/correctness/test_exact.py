@@ -23,8 +23,8 @@ from draftgate.checks.exact import (
     logprob_findings,
     repeat_findings,
 )
-from draftgate.checks.greedy import GreedyAnswer
-from draftgate.checks.probes import Behaviour, Probe, Reply, probes, run_probe
+from draftgate.checks.probes import Behaviour, Reply
+from draftgate.checks.probing import probe_server
 from draftgate.checks.spelling import ServerSpelling
 from draftgate.datasets import load_prompts
 from draftgate.engines.counters import CounterSnapshot, difference
@@ -33,7 +33,6 @@ from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
 from draftgate.specs import Arm, Profile
 from tests.correctness.conftest import in_float32
-from tests.support.replies import post_for_reply
 
 pytestmark = pytest.mark.correctness
 
@@ -297,60 +296,33 @@ def test_reported_log_probabilities_are_the_targets(
     assert [f for answer, want in got for f in logprob_findings(answer, want, tolerance)] == []
 
 
-@pytest.fixture(scope="module")
-def probe_set(reference: RunningEngine, texts: list[Text]) -> tuple[Text, tuple[Probe, ...]]:
-    """The probes of a text whose greedy answer repeats a token with a small lead."""
-    spelling = ServerSpelling(reference.post, reference.model)
-    for text in texts:
-        found = probes(with_gaps(reference, text), spelling.text(text.greedy.token_ids[:1]) or "")
-        if {"presence_penalty", "frequency_penalty"} <= {probe.name for probe in found}:
-            return text, found
-    pytest.fail("no text decides all probes; take other prompts")
-
-
-def with_gaps(reference: RunningEngine, text: Text) -> GreedyAnswer:
-    """Return a text's greedy answer with the lead of each token and the runner-up."""
-    rows = teacher_rows(reference.post, reference.model, text.greedy)
-    ordered = [sorted(row.items(), key=lambda pair: -pair[1])[:2] for row in rows]
-    return GreedyAnswer(
-        prompt_id=text.prompt_id,
-        token_ids=text.greedy.token_ids,
-        gap_logits=tuple(first[1] - second[1] for first, second in ordered),
-        runner_up=tuple(second[0] for _, second in ordered),
-    )
-
-
-def behaviours(
-    engine: RunningEngine, probe_set: tuple[Text, tuple[Probe, ...]]
-) -> dict[str, Behaviour]:
+def behaviours(engine: RunningEngine, texts: list[Text]) -> dict[str, Behaviour]:
     """Return what the server does with each probed field; silence and crashes fail here."""
-    text, wanted = probe_set
+    report = probe_server(
+        lambda path, body: Reply(*engine.answer(path, body)),
+        engine.spec.engine,
+        engine.model,
+        [(text.prompt_id, text.ids) for text in texts],
+        ServerSpelling(engine.post, engine.model).text,
+        engine.spec.dtype,
+    )
+    assert report.left_out == ()
+    assert [str(p.finding) for p in report.probed if p.finding is not None] == []
+    return {p.probe.name: p.behaviour for p in report.probed}
 
-    def send(fields: dict[str, Any]) -> Reply:
-        body = {"model": engine.model, "prompt": list(text.ids), **fields}
-        return post_for_reply(engine.base_url + PATH, body)
 
-    found = together(lambda probe: run_probe(send, probe), wanted)
-    assert [str(p.finding) for p in found if p.finding is not None] == []
-    return {p.probe.name: p.behaviour for p in found}
-
-
-def test_parameters_are_honoured_or_refused(
-    arm: RunningEngine, probe_set: tuple[Text, tuple[Probe, ...]]
-) -> None:
+def test_parameters_are_honoured_or_refused(arm: RunningEngine, texts: list[Text]) -> None:
     """Under speculation no parameter is dropped in silence; vLLM refuses two by name."""
-    found = behaviours(arm, probe_set)
+    found = behaviours(arm, texts)
 
     refused = {name for name, behaviour in found.items() if behaviour is Behaviour.REFUSED}
     assert refused == {"min_p", "logit_bias"}
     assert {found[name] for name in found if name not in refused} == {Behaviour.HONOURED}
 
 
-def test_reference_honours_every_parameter(
-    reference: RunningEngine, probe_set: tuple[Text, tuple[Probe, ...]]
-) -> None:
+def test_reference_honours_every_parameter(reference: RunningEngine, texts: list[Text]) -> None:
     """Without speculation each probe passes (same-versus-same run of the probes)."""
-    found = behaviours(reference, probe_set)
+    found = behaviours(reference, texts)
 
     assert {name for name in found if found[name] is not Behaviour.HONOURED} == set()
 

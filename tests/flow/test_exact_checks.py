@@ -29,7 +29,6 @@ from draftgate.laws.answer import Answer
 from draftgate.laws.parameters import LawParameters
 from draftgate.specs import Arm, EngineSpec, UrlLaunch
 from tests.support.fake import fake_server
-from tests.support.replies import post_for_reply
 
 K = 3
 TERMS = Terms(max_tokens=12, k=K)
@@ -110,11 +109,11 @@ def test_one_token_too_many_is_found(tmp_path: Path) -> None:
 
 def test_ids_after_eos_are_found(tmp_path: Path) -> None:
     """EOS inside a chain of accepted drafts that does not end the output is found."""
-    with engine_of(CONFIG, tmp_path) as (engine, _):
+    with engine_of(replace(CONFIG, deaf_to="stop_token_ids"), tmp_path) as (engine, _):
         free = ask(engine)
         eos = next(t for t in free.token_ids[2:6] if t != free.token_ids[-1])
         law = replace(GREEDY, stop_token_ids=(eos,))
-        answer = ask(engine, law, stop_token_ids=[eos])  # the scripted engine knows no stops
+        answer = ask(engine, law, stop_token_ids=[eos])
 
     found = answer_findings(answer, TERMS)
 
@@ -156,7 +155,7 @@ def probed(engine: RunningEngine, name: str) -> Probed:
 
     def send(fields: dict[str, Any]) -> Reply:
         body = {"model": engine.model, "prompt": list(PROMPT), **fields}
-        return post_for_reply(engine.base_url + PATH, body)
+        return Reply(*engine.answer(PATH, body))
 
     ids = ask(engine, max_tokens=PROBE_TOKENS).token_ids
     far = (9.0,) * len(ids)
@@ -175,7 +174,7 @@ def test_honoured_filters_pass(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["min_p", "logit_bias", "bad_words", "allowed_token_ids"])
 def test_silence_is_found(tmp_path: Path, name: str) -> None:
     """Fields that the scripted engine accepts and drops, as SGLang does min_p, are found."""
-    with engine_of(CONFIG, tmp_path) as (engine, _):
+    with engine_of(replace(CONFIG, deaf_to=name), tmp_path) as (engine, _):
         found = probed(engine, name)
 
     assert found.behaviour is Behaviour.IGNORED
@@ -185,13 +184,7 @@ def test_silence_is_found(tmp_path: Path, name: str) -> None:
 
 def test_refusal_passes(tmp_path: Path) -> None:
     """An engine that answers 400 to min_p, as vLLM does under speculation, has no finding."""
-
-    def refuse(work: Generation, body: dict[str, Any]) -> Generation:
-        if "min_p" in body:
-            raise ValueError("min_p is not supported with speculative decoding")
-        return work
-
-    with engine_of(CONFIG, tmp_path, refuse) as (engine, _):
+    with engine_of(CONFIG, tmp_path) as (engine, _):
         found = probed(engine, "min_p")
 
     assert (found.behaviour, found.finding) == (Behaviour.REFUSED, None)
