@@ -12,6 +12,7 @@ secret is not in them (`draftgate.hidden`).
 """
 
 import errno
+import hashlib
 import json
 import re
 import secrets
@@ -42,6 +43,9 @@ T = TypeVar("T")
 RUN_SCHEMA_VERSION = 2
 
 _METADATA_KEY = b"draftgate"
+_DIGEST_KEY = b"draftgate.sha256"
+"""Of what stands under `_METADATA_KEY`, which Parquet's page checksums leave out. Files from
+before it was kept have none and are read as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +243,9 @@ def write_samples(path: Path, run: RunSamples) -> None:
         MeasurementError: If it cannot be written; nothing of it is left.
     """
     rest = hide(encode(replace(run, records=())))
-    document = json.dumps({"schema": RUN_SCHEMA_VERSION, "run": rest}, allow_nan=False)
-    table = to_table(run.records, {_METADATA_KEY: document.encode()})
+    document = json.dumps({"schema": RUN_SCHEMA_VERSION, "run": rest}, allow_nan=False).encode()
+    digest = hashlib.sha256(document).hexdigest().encode()
+    table = to_table(run.records, {_METADATA_KEY: document, _DIGEST_KEY: digest})
     with _writing(path), replacing(path) as part:
         write_table(table, part)
 
@@ -254,7 +259,11 @@ def read_samples(path: Path) -> RunSamples:
     with _reading(path):
         # One file, not a data set: folder names must not turn into columns.
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        document = json.loads((table.schema.metadata or {})[_METADATA_KEY])
+        held = table.schema.metadata or {}
+        digest = hashlib.sha256(held[_METADATA_KEY]).hexdigest().encode()
+        if held.get(_DIGEST_KEY, digest) != digest:
+            raise ValueError("what it says of the run was changed")
+        document = json.loads(held[_METADATA_KEY])
         _check_schema(document)
         run = decode(RunSamples, document["run"], "run")
         return replace(run, records=from_table(table))

@@ -30,7 +30,7 @@ ARM_TOKENS = 1100
 ARM_CONDITIONS = ("T=1.5,top_p=0.9", "T=1,top_k=40")
 """Filters amplify faults; the canary asks for T = .8 and .95 of the mass."""
 
-CANARY_TOKENS = 3000
+CANARY_TOKENS = 2900
 """Tokens in which the repaired server has to pass with SMALLEST_KL ruled out."""
 
 FOUND_TOKENS = 2000
