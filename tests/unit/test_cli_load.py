@@ -312,19 +312,26 @@ def test_starting_imports_nothing_slow(code: str, limit: tuple[str, ...]) -> Non
     assert done.stderr == "[]\n"
 
 
-def test_starting_takes_little_cpu_time() -> None:
-    """Everything `draftgate load` needs before it connects is imported in 0.4 s of CPU."""
+def cpu_s_of_importing(modules: str) -> float:
+    """Return the least CPU time of five processes that import these modules."""
     code = (
-        "import time; before = time.process_time();"
-        "import draftgate.cli, draftgate.cli.load_options, draftgate.loadtest;"
+        f"import time; before = time.process_time(); import {modules};"
         "print(time.process_time() - before)"
     )
-    tries = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
-        for _ in range(3)
-    ]
+    command = [sys.executable, "-c", code]
+    return min(
+        float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5)
+    )
 
-    assert min(tries) < 0.4
+
+def test_starting_takes_little_cpu_time() -> None:
+    """All that `draftgate load` needs before it connects costs less than twice its libraries.
+
+    They alone are three quarters of it; one more of the slow ones (pyarrow, scipy) doubles it.
+    """
+    ours = cpu_s_of_importing("draftgate.cli, draftgate.cli.load_options, draftgate.loadtest")
+
+    assert ours < 2 * cpu_s_of_importing("numpy, asyncio, msgspec, ssl")
 
 
 def test_output_of_fixed_length_is_understood() -> None:
