@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from draftgate.checks.budget import TokenBudget
+from draftgate.checks.conditions import conditions
 from draftgate.checks.exact import Findings, Terms, ending_findings, length_findings
+from draftgate.checks.outcome import CheckOutcome
+from draftgate.checks.run import against_target, take_check
 from draftgate.checks.spelling import LocalSpelling
 from draftgate.datasets import load_prompts
 from draftgate.engines.pool import EnginePool
@@ -105,8 +109,11 @@ PLANTED = {
 (benchmarks/correctness). On a GPU `test_rejection_sampler.py` finds it in the engine's own sampler.
 """
 
-ALPHA = 1e-4 / (len(PLANTED) + 2)
-"""Bound on false alarms of one condition: the issue's 1e-4, shared with the two honest runs."""
+ALPHA = 1e-4 / (len(PLANTED) + 3)
+"""Bound on false alarms of one condition: the issue's 1e-4, shared with the three honest runs."""
+
+RULE_TOKENS = 700
+"""Tokens of the check of n-gram drafts, with which it may say PASS at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,52 @@ def test_wrong_ends_are_found(bench: Bench, mutant: str) -> None:
         plugin.DEAF: {"no tokens after EOS or a stop token"},
     }
     assert rules == expected[mutant]
+
+
+@pytest.fixture(scope="module")
+def lookup(
+    engine_pool: EnginePool, profile: Profile, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningEngine, Path]]:
+    """A server with n-gram drafts whose sampler a file switches, and that file."""
+    control = tmp_path_factory.mktemp("lookup") / "control"
+    arm = mutants.steered(in_float32(profile.arm("ngram")), control)
+    (engine,) = engine_pool.require([arm])
+    yield engine, control
+    engine_pool.discard(arm)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "outcome"),
+    [("none", CheckOutcome.PASS), ("half_of_the_drafts", CheckOutcome.NONCONFORMING)],
+)
+def test_another_lossless_rule_is_nonconforming(
+    lookup: tuple[RunningEngine, Path],
+    draftgate_session: GateSession,
+    mutant: str,
+    outcome: CheckOutcome,
+) -> None:
+    """Drafts taken half as often, the residual to match: the text is right, the rule is not."""
+    engine, control = lookup
+    mutants.plant(control, mutant)
+    drafts = engine.spec.speculative
+    assert drafts is not None
+    options = dict(drafts.options)
+    setup = against_target(
+        engine,
+        engine,
+        conditions=conditions(("T=0.8",)),
+        alpha=ALPHA,
+        budget=TokenBudget(RULE_TOKENS),
+        seed=3,
+    )
+    named = f"ngram:{options['prompt_lookup_min']}-{options['prompt_lookup_max']}"
+
+    result, _ = take_check(
+        replace(setup, plain=None, draft=named), draftgate_session.say, lambda _: None
+    )
+
+    assert result.judgement.outcome is outcome, result.judgement
+    assert sum(entry.places for entry in result.findings.joint) > 0
 
 
 @pytest.mark.parametrize("mutant", ["none", "always_accept", plugin.TOO_MANY])

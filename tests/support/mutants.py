@@ -66,13 +66,16 @@ def mutable(arm: Arm, control: Path, drafts: str, say: Callable[[str], None]) ->
         model=str(bad_draft(arm.engine.target, say)),
         options=(("draft_sample_method", drafts),),
     )
-    env = {**dict(arm.engine.env), "PYTHONPATH": str(FOLDER), FILE: str(control)}
     args = (*arm.engine.args, "--per-request-spec-decode-metrics", "detailed")
+    spec = replace(arm.engine, speculative=speculative, args=args)
+    return steered(Arm(f"mutable-{drafts}", spec), control)
+
+
+def steered(arm: Arm, control: Path) -> Arm:
+    """Return the arm, with its own drafts, with the planted sampler steered by the file."""
+    env = {**dict(arm.engine.env), "PYTHONPATH": str(FOLDER), FILE: str(control)}
     plant(control, "none")
-    return Arm(
-        f"mutable-{drafts}",
-        replace(arm.engine, speculative=speculative, env=tuple(sorted(env.items())), args=args),
-    )
+    return Arm(f"{arm.name}-steered", replace(arm.engine, env=tuple(sorted(env.items()))))
 
 
 def with_greedy_drafts(sampled: ForwardReference) -> ForwardReference:

@@ -223,6 +223,12 @@ def _above_threshold(chain: Chain, place: int, law: Tensor, _passed: bool) -> bo
     return float(law[proposal]) > THRESHOLD * float(chain.draft[place, proposal])
 
 
+def _half_of_the_drafts(chain: Chain, place: int, law: Tensor) -> int:
+    """Return the token for a scheme that takes drafts half as often and still keeps the law."""
+    taken = torch.minimum(law, chain.draft[place]) / 2
+    return drawn(chain, law - taken)
+
+
 def _unfiltered_recovered(chain: Chain, place: int, law: Tensor) -> int:
     if chain.sampling.temperature == 0:
         return _recovered(chain, place, law)
@@ -281,6 +287,12 @@ MUTANTS: dict[str, Rule] = {
         accepts=lambda c, place, law, _passed: by_quantile(law, c.quantile) == c.proposals[place],
         recovered=lambda c, _place, law: by_quantile(law, c.quantile),
         bonus=lambda c: by_quantile(_law(c, c.last), c.quantile),
+    ),
+    # No fault of the text: another lossless rule than the stated one.
+    "half_of_the_drafts": replace(
+        HONEST,
+        accepts=lambda c, _place, _law, passed: passed and chance(c, 0.5),
+        recovered=_half_of_the_drafts,
     ),
     "filters_dropped_on_recovered": replace(HONEST, recovered=_unfiltered_recovered),
     "penalties_not_on_verified_rows": replace(HONEST, law=_without_penalties),
