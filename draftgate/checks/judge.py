@@ -5,6 +5,7 @@ Knows no servers and no laws.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,9 +23,6 @@ FLOOR_NATS = 1e-3
 """Size of a fault, nats a token, below which a black box can't tell it from the rounding
 of bfloat16. A requirement of issue #5, whose ground is that 1.4 % of greedy tokens
 flip between a batch of 1 row and one of 5 of the same bfloat16 model."""
-
-MOST_TOLD = 5
-"""Mismatches among the reasons; the record holds all."""
 
 LARGEST_DETECTABLE_KL = 0.05
 """A check that could not have found a fault of this size does not pass. A little below
@@ -64,13 +62,16 @@ def with_mismatches(judged: Judgement, mismatches: Sequence[Finding]) -> Judgeme
     """Return what a judgement of the law becomes beside exact checks that failed.
 
     One of them is enough: they have no chance in them. Where the law or the rule is broken
-    already, that stays the outcome.
+    already, that stays the outcome. Each broken rule is told once, by its first finding.
     """
     if not mismatches:
         return judged
-    said = [str(finding) for finding in mismatches[:MOST_TOLD]]
-    if len(mismatches) > MOST_TOLD:
-        said.append(f"and {len(mismatches) - MOST_TOLD} more that do not hold")
+    rules = Counter(finding.what for finding in mismatches)
+    first = {finding.what: finding for finding in reversed(mismatches)}
+    said = [
+        str(first[rule]) + (f" (the first of {count})" if count > 1 else "")
+        for rule, count in rules.items()
+    ]
     if judged.outcome in (CheckOutcome.LOSSY, CheckOutcome.NONCONFORMING):
         return replace(judged, reasons=(*judged.reasons, *said))
     return Judgement(outcome=CheckOutcome.MISMATCH, why=None, reasons=(*said, *judged.reasons))

@@ -178,7 +178,11 @@ def _filter_probes(greedy: GreedyAnswer, near_tie_logits: float) -> tuple[Probe,
 
     def differs(ids: Sequence[int]) -> str | None:
         found = first_divergence(head, tuple(ids), near_tie_logits)
-        return None if found is None or found.near_tie else str(found)
+        if found is None or found.near_tie:
+            return None
+        return (
+            f"token {found.got} at index {found.position}, where greedy text has {found.expected}"
+        )
 
     settings: tuple[tuple[str, Any], ...] = (("top_k", 1), ("top_p", 1e-6), ("min_p", 1.0))
     return tuple(
@@ -310,4 +314,6 @@ def _message(document: Any) -> str:
 
 
 def _finding(probe: Probe, got: str, expected: str) -> Finding:
-    return Finding(what="honoured or refused", where=probe.name, got=got, expected=expected)
+    return Finding(
+        what="honoured, or refused by name", where=probe.name, got=got, expected=expected
+    )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from draftgate.checks.judge import judge
+from draftgate.checks.exact import Finding
+from draftgate.checks.judge import judge, with_mismatches
 from draftgate.checks.kept import CHECKED, PLAIN
 from draftgate.checks.outcome import (
     CheckResult,
@@ -206,6 +207,35 @@ def nonconforming() -> Stored:
     return stored(QUIET, QUIET, (rule_of("T=1", alarm_at=7, impossible=3),))
 
 
+def mismatch() -> Stored:
+    """Return a MISMATCH: quiet tokens, six broken answers and a parameter dropped in silence."""
+    found = passing()
+    broken = tuple(
+        Finding(
+            what="no more tokens than max_tokens",
+            where=f"request {number} (chat-{number:03d})",
+            got="49",
+            expected="at most 48",
+        )
+        for number in range(6)
+    )
+    dropped = Finding(
+        what="honoured, or refused by name",
+        where="min_p",
+        got="token 16 at index 0, where greedy text has 28",
+        expected="the greedy answer",
+    )
+    mismatches = (*broken, dropped)
+    result = replace(
+        found.result,
+        judgement=with_mismatches(found.result.judgement, mismatches),
+        mismatches=mismatches,
+        parameters=(("top_k", "honoured"), ("min_p", "ignored"), ("logit_bias", "refused")),
+        not_probed=("presence_penalty: no answer has a token that it must change",),
+    )
+    return Stored(result, found.kept)
+
+
 def numerics() -> Stored:
     """Return an INCONCLUSIVE whose A/A arm alarmed as well."""
     return stored((*QUIET[:2], 30.0), (*QUIET[:2], 25.0), worst=WORST)
@@ -247,6 +277,7 @@ SITUATIONS: dict[str, Callable[[], Stored]] = {
     "lossy": lossy,
     "lossy_infinite": lossy_infinite,
     "nonconforming": nonconforming,
+    "mismatch": mismatch,
     "numerics": numerics,
     "too_few": too_few,
     "without_evidence": without_evidence,

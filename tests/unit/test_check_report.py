@@ -99,6 +99,13 @@ def test_every_situation_gives_a_whole_page(rendered: dict[str, str], situation:
         ("lossy_infinite", "LOSSY", "none: no server without speculation was given"),
         ("nonconforming", "NONCONFORMING", "3 of them are impossible under the rule"),
         ("nonconforming", "NONCONFORMING", "names no single token"),
+        ("mismatch", "MISMATCH", "min_p: honoured, or refused by name: got token 16 at index 0"),
+        (
+            "mismatch",
+            "MISMATCH",
+            "no more tokens than max_tokens: got 49, expected at most 48 (the first of 6)",
+        ),
+        ("mismatch", "MISMATCH", "honoured: top_k; ignored: min_p; refused: logit_bias"),
         ("numerics", "INCONCLUSIVE (numerics)", "A/A arm, T=0.8,top_p=0.95"),
         ("too_few", "INCONCLUSIVE (too few tokens)", "Stopped by Ctrl-C"),
         ("too_few", "INCONCLUSIVE (too few tokens)", "2 of 242 requests brought no answer"),

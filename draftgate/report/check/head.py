@@ -102,9 +102,14 @@ def effort_facts(result: CheckResult) -> Facts:
         ("Tokens", _tokens(result)),
         ("Budget", result.budget + ("; stopped by Ctrl-C" if result.interrupted else "")),
         ("Stated rule", _rule(result)),
-        ("Parameters", "; ".join(parameter_lines(result)) or "not probed"),
+        ("Parameters", parameter_words(result) or "not probed"),
         ("Date", minute(result.started_at)),
     )
+
+
+def parameter_words(result: CheckResult) -> str:
+    """Return what became of the probed parameters in one line; empty where none was."""
+    return "; ".join(line.removeprefix("parameters ") for line in parameter_lines(result))
 
 
 def _rule(result: CheckResult) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from draftgate.checks.outcome import CheckResult, WorstExample
 from draftgate.checks.words import title
-from draftgate.report.check.head import margin_sentence, no_example, notes
+from draftgate.report.check.head import margin_sentence, no_example, notes, parameter_words
 from draftgate.report.check.tables import conditions_table, rule_table
 from draftgate.report.check.words import SYMBOLS, chance, token_words, visible
 from draftgate.report.comparison.words import plain
@@ -49,6 +49,9 @@ def _answer(result: CheckResult) -> Iterator[str]:
         f"Reference: {subject.reference}; alpha {result.alpha:g} over all conditions; "
         f"{result.findings.tokens:,} tokens in {result.elapsed_s:.0f} s (budget {result.budget})."
     )
+    if said := parameter_words(result):
+        yield ""
+        yield _text(f"Parameters: {said}.")
 
 
 def _tables(result: CheckResult) -> Iterator[str]:
