@@ -240,7 +240,10 @@ def endings(bench: Bench, mutant: str) -> Findings:
 
 @pytest.mark.parametrize("mutant", ["none", plugin.TOO_MANY, plugin.DEAF])
 def test_wrong_ends_are_found(bench: Bench, mutant: str) -> None:
-    """One token past `max_tokens`, and a stop token inside a chain, break an exact rule."""
+    """One token past `max_tokens`, and a stop token inside a chain, break an exact rule.
+
+    The token too many may stand behind a stop token at `max_tokens`, which breaks a second one.
+    """
     found = endings(bench, mutant)
 
     rules = {finding.what for finding in found}
@@ -249,7 +252,8 @@ def test_wrong_ends_are_found(bench: Bench, mutant: str) -> None:
         plugin.TOO_MANY: {"no more tokens than max_tokens"},
         plugin.DEAF: {"no tokens after EOS or a stop token"},
     }
-    assert rules == expected[mutant]
+    assert rules >= expected[mutant]
+    assert bool(rules) == bool(expected[mutant])
 
 
 @pytest.fixture(scope="module")
