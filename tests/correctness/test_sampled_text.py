@@ -24,11 +24,12 @@ ALPHA = 2e-5
 """Of one check: four of them, what is drawn in `test_situations.py` and the honest run of
 `test_planted_mutants.py` share a night's 1e-4."""
 
-ARM_TOKENS = 1100
-"""Some 500 tokens a condition, from where on a check may say PASS at all."""
+ARM_TOKENS = 550
+"""Tokens a condition, with which a check may say PASS at all."""
 
 ARM_CONDITIONS = ("T=1.5,top_p=0.9", "T=1,top_k=40")
-"""Filters amplify faults; the canary asks for T = .8 and .95 of the mass."""
+"""Filters amplify faults; the canary asks for T = .8 and .95 of the mass. `--short` takes the
+first alone."""
 
 CANARY_TOKENS = 2900
 """Tokens in which the repaired server has to pass with SMALLEST_KL ruled out."""
@@ -68,12 +69,17 @@ def check(reference: RunningEngine, draftgate_session: GateSession) -> Check:
 
 
 def test_sampled_text_fits_the_target(
-    serve: Callable[[Arm], RunningEngine], profile: Profile, speculative_arm: str, check: Check
+    serve: Callable[[Arm], RunningEngine],
+    profile: Profile,
+    speculative_arm: str,
+    check: Check,
+    draftgate_session: GateSession,
 ) -> None:
     """Nothing in a speculative arm's sampled text speaks against the target's law."""
     engine = serve(in_float32(profile.arm(speculative_arm)))
+    asked = ARM_CONDITIONS[:1] if draftgate_session.options.short else ARM_CONDITIONS
 
-    result = check(engine, ARM_TOKENS, *ARM_CONDITIONS)
+    result = check(engine, ARM_TOKENS * len(asked), *asked)
 
     assert result.judgement.outcome is CheckOutcome.PASS, result.judgement.reasons
     assert result.failures == ()
