@@ -7,9 +7,11 @@ from draftgate.baselines.stored import (
     Accepted,
     Baseline,
     Cell,
+    accepted,
     baseline_path,
     find_baseline,
     load_baseline,
+    write_baseline,
 )
 
 __all__ = [
@@ -19,8 +21,10 @@ __all__ = [
     "Cell",
     "Session",
     "accept",
+    "accepted",
     "baseline_path",
     "find_baseline",
     "load_baseline",
     "workload_digest",
+    "write_baseline",
 ]

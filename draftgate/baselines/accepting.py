@@ -10,14 +10,15 @@ from draftgate.baselines.stored import (
     Accepted,
     Baseline,
     Cell,
+    accepted,
     baseline_path,
     expect,
     load_baseline,
     to_text,
+    write_baseline,
 )
 from draftgate.clock import Clock
 from draftgate.errors import BaselineError
-from draftgate.files import write_text
 from draftgate.metrics import compute_all
 from draftgate.records import Environment, RunSamples, without_replacement
 from draftgate.specs import Profile
@@ -61,24 +62,13 @@ def accept(
             with `extend`, the held runs are of another kind or include these;
             or if the file cannot be written.
     """
-    if not reason.strip():
-        raise BaselineError(
-            "baseline accept: the reason is empty. Say why these runs are the new reference: "
-            '--reason "..."'
-        )
+    entry = accepted(session.run_id, reason, clock)
     _check_complete(session)
     path = baseline_path(root, session.environment, session.profile)
-    entry = Accepted(clock.wall().isoformat(timespec="seconds"), reason.strip(), session.run_id)
     new = _build(path, session, entry)
     if extend:
         new = _merge(load_baseline(path).comparable_with(session.environment, session.profile), new)
-    try:
-        write_text(path, to_text(new))
-    except OSError as error:
-        raise BaselineError(
-            f"baseline {path}: cannot be written ({error.strerror or error}); what was there is "
-            "unchanged. Free some space or check the folder's permissions, then accept again."
-        ) from error
+    write_baseline(path, to_text(new))
     return path
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from draftgate.baselines.comparable import decisive
+from draftgate.clock import Clock
 from draftgate.codec import decode, encode, to_lines
 from draftgate.errors import BaselineError
+from draftgate.files import write_text
 from draftgate.metrics import DEFINITIONS_VERSION
 from draftgate.records import Environment
 from draftgate.specs import SLO, Profile
@@ -38,6 +40,40 @@ class Accepted:
     time: str
     reason: str
     run_id: str
+
+
+def accepted(run_id: str, reason: str, clock: Clock) -> Accepted:
+    """Return the entry of runs that are let in now.
+
+    Raises:
+        BaselineError: If the reason is empty.
+    """
+    if not reason.strip():
+        raise BaselineError(
+            "baseline accept: the reason is empty. Say why these runs are the new reference: "
+            '--reason "..."'
+        )
+    return Accepted(clock.wall().isoformat(timespec="seconds"), reason.strip(), run_id)
+
+
+def write_baseline(path: Path, text: str, kind: str = "baseline") -> None:
+    """Write a file of the store, whole or not at all.
+
+    Args:
+        path: The file.
+        text: What it is to hold.
+        kind: What errors call it.
+
+    Raises:
+        BaselineError: If it cannot be written.
+    """
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise BaselineError(
+            f"{kind} {path}: cannot be written ({error.strerror or error}); what was there is "
+            "unchanged. Free some space or check the folder's permissions, then accept again."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

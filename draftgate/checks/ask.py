@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from draftgate.checks.greedy import GreedyAnswer
+from draftgate.checks.greedy import GreedyAnswer, greedy_of
 from draftgate.datasets import Prompt
 from draftgate.errors import EngineError
 
@@ -48,12 +48,7 @@ def greedy_answer(post: Post, model: str, prompt: Prompt, max_tokens: int) -> Gr
         raise EngineError(
             f"{prompt.prompt_id}: {len(token_ids)} token ids but {len(leading)} log-probabilities"
         )
-    return GreedyAnswer(
-        prompt_id=prompt.prompt_id,
-        token_ids=token_ids,
-        gap_logits=tuple(gap for gap, _ in leading),
-        runner_up=tuple(second for _, second in leading),
-    )
+    return greedy_of(prompt.prompt_id, token_ids, leading)
 
 
 @contextmanager
@@ -77,7 +72,11 @@ def _body(model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
     }
 
 
-def _leading_two(top: list[dict[str, Any]]) -> tuple[float, int]:
-    """Return the gap of the two leading log-probabilities and the second's id."""
+def _leading_two(top: list[dict[str, Any]]) -> tuple[tuple[int, float], tuple[int, float]]:
+    """Return id and log-probability of the two leading tokens."""
     first, second = sorted(top, key=lambda entry: -entry["logprob"])[:2]
-    return first["logprob"] - second["logprob"], int(second["token"].removeprefix("token_id:"))
+    return _candidate(first), _candidate(second)
+
+
+def _candidate(entry: dict[str, Any]) -> tuple[int, float]:
+    return int(entry["token"].removeprefix("token_id:")), entry["logprob"]

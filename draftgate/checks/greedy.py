@@ -5,6 +5,7 @@ from plain decoding and an argmax between two nearly equal logits may flip.
 Such a flip is no fault of the rule; anything else is. Knows no servers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NEAR_TIE_LOGITS = {"float32": 0.01, "bfloat16": 0.25, "float16": 0.05}
@@ -32,6 +33,24 @@ class GreedyAnswer:
     token_ids: tuple[int, ...]
     gap_logits: tuple[float, ...]
     runner_up: tuple[int, ...]
+
+
+def greedy_of(
+    prompt_id: str, token_ids: tuple[int, ...], leading: Sequence[Sequence[tuple[int, float]]]
+) -> GreedyAnswer:
+    """Return an answer with the lead of each token, out of the two likeliest at each place.
+
+    Args:
+        prompt_id: The prompt's id.
+        token_ids: Output tokens; length n.
+        leading: (id, log-probability) of the likeliest token and of the next; n of them.
+    """
+    return GreedyAnswer(
+        prompt_id=prompt_id,
+        token_ids=token_ids,
+        gap_logits=tuple(first[1] - second[1] for first, second in leading),
+        runner_up=tuple(second[0] for _, second in leading),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Knows no servers and no laws.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,11 +65,12 @@ def with_mismatches(judged: Judgement, mismatches: Sequence[Finding]) -> Judgeme
     """
     if not mismatches:
         return judged
-    rules = Counter(finding.what for finding in mismatches)
-    first = {finding.what: finding for finding in reversed(mismatches)}
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in mismatches:
+        by_rule.setdefault(finding.what, []).append(finding)
     said = [
-        str(first[rule]) + (f" (the first of {count})" if count > 1 else "")
-        for rule, count in rules.items()
+        f"{found[0]} (the first of {len(found)})" if len(found) > 1 else str(found[0])
+        for found in by_rule.values()
     ]
     if judged.outcome in (CheckOutcome.LOSSY, CheckOutcome.NONCONFORMING):
         return replace(judged, reasons=(*judged.reasons, *said))

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from draftgate.checks.completions import PATH, answers_of, teacher_rows
-from draftgate.checks.greedy import NEAR_TIE_LOGITS, GreedyAnswer
+from draftgate.checks.exact import Finding
+from draftgate.checks.greedy import NEAR_TIE_LOGITS, GreedyAnswer, greedy_of
 from draftgate.checks.probes import Behaviour, Probe, Probed, Reply, probes, run_probe
 from draftgate.errors import EngineError
 from draftgate.laws.parameters import LawParameters
+from draftgate.load.apis.sglang import NAMES as SGLANG_NAMES
+from draftgate.load.apis.sglang import PATH as SGLANG_PATH
 
 GREEDY_TOKENS = 24
 """Length of the greedy answer that probes are made of; twice what they need, so that a token
@@ -91,14 +94,10 @@ class VllmForm:
 class SglangForm:
     """SGLang's `/generate`, whose `sampling_params` name some fields otherwise."""
 
-    path = "/generate"
+    path = SGLANG_PATH
     lacks = frozenset({"bad_words", "allowed_token_ids"})
 
-    _NAMES = {  # noqa: RUF012 - read only
-        "max_tokens": "max_new_tokens",
-        "min_tokens": "min_new_tokens",
-        "seed": "sampling_seed",
-    }
+    _NAMES: Mapping[str, str] = SGLANG_NAMES | {"min_tokens": "min_new_tokens"}
     _NONE = frozenset({"return_token_ids"})  # ids come unasked
 
     def body(self, model: str, prompt: Sequence[int], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,6 +147,11 @@ class ProbeReport:
 
     probed: tuple[Probed, ...]
     left_out: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is held against the server."""
+        return tuple(entry.finding for entry in self.probed if entry.finding is not None)
 
 
 def probe_server(
@@ -266,9 +270,4 @@ def _with_leads(
             f"{prompt_id}: got the two likeliest tokens at {sum(len(p) > 1 for p in leading)} "
             f"places, expected {len(ids)}"
         )
-    return GreedyAnswer(
-        prompt_id=prompt_id,
-        token_ids=ids,
-        gap_logits=tuple(first[1] - second[1] for first, second in leading),
-        runner_up=tuple(second[0] for _, second in leading),
-    )
+    return greedy_of(prompt_id, ids, leading)

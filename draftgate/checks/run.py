@@ -4,7 +4,7 @@ Connects, builds the reference, gathers, judges and picks the worst example; wri
 nothing and prints nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from draftgate.checks.filters import with_known_law
 from draftgate.checks.judge import judge, with_mismatches
 from draftgate.checks.outcome import CheckOutcome, CheckResult, Subject
 from draftgate.checks.probes import NO_ANSWER, Reply
-from draftgate.checks.probing import Answering, ProbeReport, probe_server
+from draftgate.checks.probing import Answering, ProbeReport, Text, probe_server
 from draftgate.checks.rule import RuleEvidence
 from draftgate.checks.sources import (
     ServerSetting,
@@ -185,18 +185,9 @@ def take_check(
         _witness(spelling, source, one, setup.seed) for one in (server, plain_server or server)
     ]
     judged = judge(gathered.findings, float32=setup.dtype == "float32")
-    probed = ProbeReport(())
-    if setup.probes and judged.outcome in _UNACCUSED and not gathered.interrupted:
-        probed = probe_server(
-            checked.answering,
-            setup.engine,
-            checked.endpoint.model,
-            prompts,
-            spelling.text,
-            setup.dtype,
-        )
-    found = (entry.finding for entry in probed.probed if entry.finding is not None)
-    mismatches = (*gathered.mismatches, *found)
+    asked = setup.probes and judged.outcome in _UNACCUSED and not gathered.interrupted
+    probed = _probed(setup, checked, prompts, spelling) if asked else ProbeReport(())
+    mismatches = (*gathered.mismatches, *probed.findings)
     result = CheckResult(
         subject=_subject(setup, checked, plain, source),
         judgement=with_mismatches(judged, mismatches),
@@ -215,6 +206,20 @@ def take_check(
         not_probed=probed.left_out,
     )
     return result, gathered
+
+
+def _probed(
+    setup: CheckSetup, checked: Connection, prompts: Sequence[Text], spelling: Spelling
+) -> ProbeReport:
+    """Return what the server under test does with single parameters."""
+    return probe_server(
+        checked.answering,
+        setup.engine,
+        checked.endpoint.model,
+        prompts,
+        spelling.text,
+        setup.dtype,
+    )
 
 
 def connect(name: str, address: Address, tell: Callable[[str], None]) -> Connection:

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from draftgate.baselines import Accepted, baseline_path
+from draftgate.baselines import Accepted, accepted, baseline_path, write_baseline
 from draftgate.clock import Clock
 from draftgate.codec import decode, encode, to_lines
 from draftgate.errors import BaselineError
-from draftgate.files import write_text
 from draftgate.records import Environment, TrafficAcceptance
 from draftgate.specs import Profile
 from draftgate.verdict import RECORD_COMMAND
@@ -130,14 +129,9 @@ def accept_traffic(
             (`check_traffic`), the held file is damaged or the new one cannot
             be written.
     """
-    if not reason.strip():
-        raise BaselineError(
-            "baseline accept: the reason is empty. Say why these runs are the new reference: "
-            '--reason "..."'
-        )
+    entry = accepted(session.run_id, reason, clock)
     check_traffic(session)
     path = acceptance_path(root, session.environment, session.profile)
-    entry = Accepted(clock.wall().isoformat(timespec="seconds"), reason.strip(), session.run_id)
     new = AcceptanceBaseline(
         ACCEPTANCE_SCHEMA_VERSION,
         session.profile.name,
@@ -149,14 +143,7 @@ def accept_traffic(
         held = load_acceptance(path)
         kept = [t for t in held.traffic if new.held(t.arm, t.kind) is None]
         new = replace(new, accepted=(*held.accepted, entry), traffic=_sorted([*kept, *new.traffic]))
-    try:
-        write_text(path, to_lines(encode(new)) + "\n")
-    except OSError as error:
-        raise BaselineError(
-            f"acceptance baseline {path}: cannot be written ({error.strerror or error}); what was "
-            "there is unchanged. Free some space or check the folder's permissions, then accept "
-            "again."
-        ) from error
+    write_baseline(path, to_lines(encode(new)) + "\n", "acceptance baseline")
     return path
 
 

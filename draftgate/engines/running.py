@@ -163,14 +163,7 @@ class RunningEngine:
             EngineError: If nothing came, or no JSON.
         """
         request = self._posting(path, body)
-        try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-                status, text = int(answer.status), str(answer.read().decode())
-        except urllib.error.HTTPError as error:
-            status = error.code
-            text = _without_key(request, error.read().decode(errors="replace"))
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise _unanswered(request, self.arm.name, self.child, error) from error
+        status, text = _exchange(request, self.arm.name, self.child, timeout_s)
         return status, self._json(text, path)
 
     def _json(self, text: str, path: str) -> Any:
@@ -304,31 +297,30 @@ def _fetch(
     child: ChildProcess | None,
     timeout_s: float = HTTP_TIMEOUT_S,
 ) -> str:
+    """Return the body of an answer; a refusal is an error."""
+    status, text = _exchange(request, name, child, timeout_s)
+    if status >= 400:
+        raise EngineError(f"{name}: {request.full_url} answered {status}: {text[:300]}")
+    return text
+
+
+def _exchange(
+    request: urllib.request.Request, name: str, child: ChildProcess | None, timeout_s: float
+) -> tuple[int, str]:
+    """Return status and body of whatever came; the key is struck out of a refusal."""
     try:
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - http(s)
-            return str(answer.read().decode())
+            return int(answer.status), str(answer.read().decode())
     except urllib.error.HTTPError as error:
-        detail = _without_key(request, error.read().decode(errors="replace"))[:300]
-        raise EngineError(f"{name}: {request.full_url} answered {error.code}: {detail}") from error
+        return error.code, _without_key(request, error.read().decode(errors="replace"))
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise _unanswered(request, name, child, error) from error
-
-
-def _unanswered(
-    request: urllib.request.Request, name: str, child: ChildProcess | None, error: Exception
-) -> EngineError:
-    """Return that nothing came.
-
-    Raises:
-        EngineError: If our own server has ended, with its log.
-    """
-    if child is not None:
-        child.raise_if_dead()
-    what = " ".join(str(error).split())  # some quote what the server said, line ends and all
-    return EngineError(
-        f"{name}: no answer from {request.full_url}: {what}. Is the server up and the "
-        "address right?"
-    )
+        if child is not None:
+            child.raise_if_dead()
+        what = " ".join(str(error).split())  # some quote what the server said, line ends and all
+        raise EngineError(
+            f"{name}: no answer from {request.full_url}: {what}. Is the server up and the "
+            "address right?"
+        ) from error
 
 
 def _without_key(request: urllib.request.Request, text: str) -> str:

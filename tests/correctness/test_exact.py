@@ -307,7 +307,7 @@ def behaviours(engine: RunningEngine, texts: list[Text]) -> dict[str, Behaviour]
         engine.spec.dtype,
     )
     assert report.left_out == ()
-    assert [str(p.finding) for p in report.probed if p.finding is not None] == []
+    assert [str(finding) for finding in report.findings] == []
     return {p.probe.name: p.behaviour for p in report.probed}
 
 

@@ -14,6 +14,7 @@ from draftgate.checks.probes import (
     probes,
     run_probe,
 )
+from tests.support.obedient import obeyed, without
 
 GREEDY_IDS = (4, 4, 7, 5, 4, 9, 8, 7, 6, 5, 4, 3)
 GREEDY = GreedyAnswer("p1", GREEDY_IDS, (5.0,) + (1.5,) + (2.5,) * 10, (1,) * 12)
@@ -27,43 +28,14 @@ def reply(*ids: int) -> Reply:
     return Reply(200, {"choices": [{"token_ids": list(ids)}]})
 
 
-def text_of(ids: tuple[int, ...], fields: dict[str, Any]) -> tuple[int, ...]:
-    """Return ids cut where the request's stop tokens and length say."""
-    least = fields.get("min_tokens", 0)
-    stops = fields.get("stop_token_ids", ())
-    end = next((i + 1 for i, t in enumerate(ids) if t in stops and i >= least), len(ids))
-    return ids[: min(end, fields["max_tokens"])]
-
-
 def obedient(fields: dict[str, Any]) -> Reply:
     """Answer as an engine that honours everything and has a text of its own for each request."""
-    if "logit_bias" in fields:
-        return reply(*[int(token) for token in fields["logit_bias"]] * fields["max_tokens"])
-    if "allowed_token_ids" in fields:
-        allowed = fields["allowed_token_ids"]
-        return reply(*[allowed[0]] * fields["max_tokens"])
-    if {"presence_penalty", "frequency_penalty"} & set(fields):
-        return reply(*FREE[: fields["max_tokens"]])
-    if "bad_words" in fields:
-        return reply(*[t for t in GREEDY_IDS if t != GREEDY_IDS[0]])
-    greedy = fields["temperature"] == 0 or {"top_k", "top_p", "min_p"} & set(fields)
-    return reply(*text_of(GREEDY_IDS if greedy else FREE, fields))
+    return reply(*obeyed(fields, GREEDY_IDS, FREE))
 
 
 def deaf(name: str) -> Server:
     """Return a server that drops one field and honours the others."""
-
-    def answer(fields: dict[str, Any]) -> Reply:
-        if name not in fields:
-            return obedient(fields)
-        rest = {key: value for key, value in fields.items() if key != name}
-        if name in {"top_k", "top_p", "min_p"}:
-            return reply(*FREE)
-        if name == "allowed_token_ids":
-            return reply(*FREE)
-        return reply(*text_of(GREEDY_IDS, rest))
-
-    return answer
+    return lambda fields: obedient(without(fields, name))
 
 
 def all_probes() -> tuple[Probe, ...]:
@@ -160,7 +132,9 @@ def test_crash_or_nonsense_is_found(answer: Reply) -> None:
 @pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
 def test_server_that_never_samples_tells_nothing(name: str) -> None:
     """Where the answer is greedy without the filter too, obedience is not concluded."""
-    found = run_probe(lambda fields: reply(*text_of(GREEDY_IDS, fields)), probe(name))
+    found = run_probe(
+        lambda fields: reply(*obeyed({**fields, "temperature": 0}, GREEDY_IDS, FREE)), probe(name)
+    )
 
     assert found.behaviour is Behaviour.UNTOLD
 

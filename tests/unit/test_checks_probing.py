@@ -8,37 +8,25 @@ import pytest
 from draftgate.checks.probes import NO_ANSWER, Behaviour, Reply
 from draftgate.checks.probing import GREEDY_TOKENS, Answering, ProbeReport, probe_server
 from draftgate.errors import EngineError
+from tests.support.obedient import FILTERS, obeyed, without
 
 REPEATS = (4, 7, 4, 5, 9, 8, 7, 6, 5, 4, 3, 1) * 2
 FREE = tuple(range(31, 31 + GREEDY_TOKENS))
 LEAD = 0.5
 SECOND = 2
 PROMPT = ("p1", (11, 12, 13))
-FILTERS = {"top_k": 1, "top_p": 1e-6, "min_p": 1.0}
 
 Answer = Callable[[dict[str, Any]], tuple[int, ...]]
 
 
 def obedient(fields: dict[str, Any]) -> tuple[int, ...]:
     """Return what an engine that honours every field says."""
-    length = fields["max_tokens"]
-    if "logit_bias" in fields:
-        return tuple(int(token) for token in fields["logit_bias"]) * length
-    if "allowed_token_ids" in fields:
-        return (fields["allowed_token_ids"][0],) * length
-    if {"presence_penalty", "frequency_penalty"} & fields.keys():
-        return FREE[:length]
-    if "bad_words" in fields:
-        return tuple(token for token in REPEATS if token != REPEATS[0])[:length]
-    ids = REPEATS if fields["temperature"] == 0 or FILTERS.keys() & fields.keys() else FREE
-    least, stops = fields.get("min_tokens", 0), fields.get("stop_token_ids", ())
-    ends = (i + 1 for i, t in enumerate(ids) if t in stops and i >= least)
-    return ids[: min(next(ends, len(ids)), length)]
+    return obeyed(fields, REPEATS, FREE)
 
 
 def deaf_to(name: str) -> Answer:
     """Return an engine that drops one field in silence."""
-    return lambda fields: obedient({k: v for k, v in fields.items() if k != name})
+    return lambda fields: obedient(without(fields, name))
 
 
 def vllm(answer: Answer) -> Answering:
@@ -123,7 +111,7 @@ def test_server_that_dies_of_a_probe_is_asked_nothing_more() -> None:
     honest = vllm(obedient)
 
     def dying(path: str, body: dict[str, Any]) -> Reply:
-        asked.append(next(iter(FILTERS.keys() & body.keys()), "other"))
+        asked.append(next(iter(FILTERS & body.keys()), "other"))
         return Reply(NO_ANSWER, "connection reset") if "top_p" in body else honest(path, body)
 
     report = probed(dying)

@@ -15,6 +15,11 @@ from draftgate.load.apis.dialect import Answer, Dialect, LoadPrompt, Settings, r
 from draftgate.load.apis.openai import Count, TokenId, in_band_error, sampling_fields
 from draftgate.records import Failure, FailureKind, StreamChunk
 
+PATH = "/generate"
+
+NAMES = {"max_tokens": "max_new_tokens", "seed": "sampling_seed"}
+"""What `sampling_params` call the fields that OpenAI's APIs name otherwise."""
+
 
 class _Reason(msgspec.Struct, gc=False):
     type: str
@@ -99,9 +104,7 @@ def _body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
     content = raw_prompt("sglang", prompt)
     body: dict[str, Any] = {
         "text" if isinstance(content, str) else "input_ids": content,
-        "sampling_params": sampling_fields(
-            settings, max_tokens="max_new_tokens", seed="sampling_seed"
-        ),
+        "sampling_params": sampling_fields(settings, **NAMES),
         "stream": True,
     }
     if settings.cache_salt is not None:
@@ -112,7 +115,7 @@ def _body(prompt: LoadPrompt, settings: Settings) -> dict[str, Any]:
 APIS.register("sglang")(
     Dialect(
         name="sglang",
-        path="/generate",
+        path=PATH,
         body=_body,
         reader=GenerateReader,
         usage_field="meta_info.completion_tokens",
