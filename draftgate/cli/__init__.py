@@ -14,6 +14,7 @@ from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.check import add_check
 from draftgate.cli.commands import CommandParser
 from draftgate.cli.compare import add_compare
+from draftgate.cli.drafts import add_drafts
 from draftgate.cli.exits import Exit, exit_of
 from draftgate.cli.history import add_history
 from draftgate.cli.load import add_load
@@ -35,6 +36,7 @@ _FAMILIES = (
     add_calibrate,
     add_noise,
     add_history,
+    add_drafts,
     add_null_engine,
 )
 """What enters the subcommands of each file, in the order of the help."""

@@ -17,7 +17,7 @@ from draftgate.errors import SpecError
 ROLES = ("system", "user", "assistant")
 """Roles of the OpenAI chat API that need no further fields."""
 
-KEYS = ("id", "kind", "messages", "prompt")
+KEYS = ("id", "kind", "license", "messages", "prompt", "source")
 """What a line may hold."""
 
 
@@ -97,7 +97,7 @@ def _numbered_prompts(text: str, source: str, kind: str) -> Iterator[tuple[int, 
             number,
             Prompt(
                 prompt_id=_text(entry.get("id", f"{kind}-{number:03d}"), place, "id"),
-                kind=_text(entry.get("kind", kind), place, "kind"),
+                kind=_text(entry.get("kind", entry.get("source", kind)), place, "kind"),
                 messages=_messages(entry, place),
             ),
         )

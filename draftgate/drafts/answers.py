@@ -1,0 +1,201 @@
+"""The step `answers`: the target's own answers to all prompts, as tokens.
+
+vLLM answers in one batch inside this process. A sample is a prompt, rendered by
+the target's chat template as its server does, and one answer. Samples lie in
+`samples.npz`; `read_samples` knows the format.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftgate.drafts.prompts import Chosen, read_chosen
+from draftgate.drafts.recipe import AnswersRecipe
+from draftgate.drafts.steps import Facts, Say
+from draftgate.errors import EngineError, SpecError
+
+FILE = "samples.npz"
+
+ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+CPU_ENVIRONMENT = {
+    **ENVIRONMENT,
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
+"""Environment of vLLM where nothing else is set. On processors the engine's core stays in this
+process: one start less."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Prompts with their answers, all tokens in a row.
+
+    Attributes:
+        token_ids: Of all samples, one after the other; shape (n_tokens,).
+        starts: Where each sample begins, and the end of the last; shape (n_samples + 1,).
+        answers: Where in `token_ids` each answer begins; shape (n_samples,).
+        held_out: Whether a sample is kept from training; shape (n_samples,).
+        greedy: Whether its answer is greedy; shape (n_samples,).
+        kinds: Kind of traffic of each; shape (n_samples,).
+    """
+
+    token_ids: Ints
+    starts: Ints
+    answers: Ints
+    held_out: NDArray[np.bool_]
+    greedy: NDArray[np.bool_]
+    kinds: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def tokens(self, index: int) -> Ints:
+        """Return prompt and answer of one sample; shape (length,)."""
+        return self.token_ids[self.starts[index] : self.starts[index + 1]]
+
+    def answer_mask(self, index: int) -> NDArray[np.bool_]:
+        """Return which tokens of one sample are the answer's; shape (length,)."""
+        return np.arange(self.starts[index], self.starts[index + 1]) >= self.answers[index]
+
+
+def read_samples(folder: Path) -> Samples:
+    """Return the samples of a finished step.
+
+    Raises:
+        SpecError: If the file cannot be read.
+    """
+    try:
+        with np.load(folder / FILE, allow_pickle=False) as held:
+            return Samples(**{name: held[name] for name in Samples.__slots__})
+    except (OSError, ValueError, KeyError) as error:
+        raise SpecError(
+            f"{folder / FILE}: got no samples ({error}). Remove {folder} and run again."
+        ) from error
+
+
+def write_samples(samples: Samples, folder: Path) -> None:
+    """Write samples so that `read_samples` returns equal ones."""
+    held = {name: getattr(samples, name) for name in Samples.__slots__}
+    np.savez(folder / FILE, **held)
+
+
+def answer(
+    target: Path, prompts: Path, recipe: AnswersRecipe, *, seed: int, folder: Path, say: Say
+) -> Facts:
+    """Let the target answer every prompt once at each temperature.
+
+    Args:
+        target: Folder of the target model.
+        prompts: Folder of the step `prompts`.
+        recipe: Temperatures and lengths.
+        seed: Of the engine's sampler.
+        folder: Where `samples.npz` goes.
+        say: Takes lines of progress.
+
+    Returns:
+        Counts of samples and tokens, and the engine's version.
+
+    Raises:
+        EngineError: If vLLM does not start or answers nothing.
+    """
+    chosen = read_chosen(prompts)
+    rendered = _rendered(target, chosen)
+    room = recipe.max_length - recipe.max_tokens
+    kept = [at for at, ids in enumerate(rendered) if len(ids) <= room]
+    llm, version = _start(target, recipe, seed)
+    parts = []
+    for temperature in recipe.temperatures:
+        say(f"answers: {len(kept)} prompts at temperature {temperature:g}")
+        answers = _generate(llm, [rendered[at] for at in kept], recipe, temperature)
+        parts += [
+            (rendered[at], ids, chosen[at], temperature == 0.0)
+            for at, ids in zip(kept, answers, strict=True)
+            if len(ids) > 1
+        ]
+    if not parts:
+        raise EngineError("answers: vLLM gave no answer of two tokens or more. Look at its log.")
+    samples = _gathered(parts)
+    write_samples(samples, folder)
+    return {
+        "samples": len(samples),
+        "tokens": len(samples.token_ids),
+        "answer_tokens": int(sum(samples.starts[1:] - samples.answers)),
+        "left_out_too_long": len(chosen) - len(kept),
+        "engine": f"vllm {version}",
+    }
+
+
+def _rendered(target: Path, chosen: Sequence[Chosen]) -> list[list[int]]:
+    from transformers import AutoTokenizer  # noqa: PLC0415 - optional, and seconds to import
+
+    tokenizer = AutoTokenizer.from_pretrained(str(target))
+    texts = [
+        tokenizer.apply_chat_template(
+            [{"role": role, "content": content} for role, content in one.prompt.messages],
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        for one in chosen
+    ]
+    return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+def _start(target: Path, recipe: AnswersRecipe, seed: int) -> tuple[Any, str]:
+    import torch  # noqa: PLC0415 - optional, and seconds to import
+
+    gpu = torch.cuda.is_available()
+    for name, value in ENVIRONMENT.items() if gpu else CPU_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import vllm  # noqa: PLC0415 - optional, and seconds to import
+
+    options: dict[str, Any] = {"max_num_seqs": 16, "enforce_eager": True}
+    if gpu:
+        options = {"max_num_seqs": 1024, "gpu_memory_utilization": 0.5}
+    try:
+        llm = vllm.LLM(
+            model=str(target),
+            max_model_len=recipe.max_length,
+            generation_config="vllm",
+            seed=seed,
+            **options,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise EngineError(f"answers: vLLM {vllm.__version__} did not start: {error}") from error
+    return llm, vllm.__version__
+
+
+def _generate(
+    llm: Any, prompts: Sequence[list[int]], recipe: AnswersRecipe, temperature: float
+) -> list[list[int]]:
+    from vllm import SamplingParams  # noqa: PLC0415 - optional, and seconds to import
+
+    # Without seeds of their own: a seeded request is sampled alone, outside the batch's one kernel.
+    sampling = SamplingParams(
+        temperature=temperature, max_tokens=recipe.max_tokens, detokenize=False
+    )
+    found = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
+    return [list(one.outputs[0].token_ids) for one in found]
+
+
+def _gathered(parts: Sequence[tuple[list[int], list[int], Chosen, bool]]) -> Samples:
+    lengths = [len(prompt) + len(answer) for prompt, answer, _, _ in parts]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    prompt_lengths = np.array([len(prompt) for prompt, _, _, _ in parts], dtype=np.int64)
+    return Samples(
+        token_ids=np.concatenate([[*prompt, *answer] for prompt, answer, _, _ in parts]).astype(
+            np.int64
+        ),
+        starts=starts,
+        answers=starts[:-1] + prompt_lengths,
+        held_out=np.array([one.held_out for _, _, one, _ in parts]),
+        greedy=np.array([greedy for _, _, _, greedy in parts]),
+        kinds=np.array([one.prompt.kind for _, _, one, _ in parts]),
+    )
