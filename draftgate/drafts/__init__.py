@@ -1,0 +1,1 @@
+"""Draft heads: what trains them."""
