@@ -2,7 +2,9 @@
 
 import re
 import time
+import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from itertools import islice
 
 import pytest
@@ -81,9 +83,9 @@ def test_prompts_are_distinct(prompts: tuple[Prompt, ...]) -> None:
 
 def test_no_slot_is_left_open(prompts: tuple[Prompt, ...]) -> None:
     """No text holds the marks of a slot or of a filler that was a table."""
-    marks = re.compile(r"\{\{|\}\}|\{%|\{'|\[\[|Undefined|None\b.*\}\}")
+    marks = re.compile(r"\{\{|\}\}|\{%|\{'|\[\[")
 
-    assert not [text for text in texts_of(prompts) if marks.search(text)]
+    assert not {text for text in texts_of(prompts) if marks.search(text)}
 
 
 def test_conversations_end_with_the_user(prompts: tuple[Prompt, ...]) -> None:
@@ -124,6 +126,21 @@ def test_no_filler_is_there_twice(pattern: Pattern) -> None:
     """Fillers of a slot differ, so that every combination is a prompt of its own."""
     for fillers in pattern.slots.values():
         assert len({repr(filler) for filler in fillers}) == len(fillers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_list_of_fillers_is_used(kind: str) -> None:
+    """A slot that a file declares stands in its template, a shared one in some template."""
+    path = files("draftgate.drafts").joinpath("written", f"{kind}.toml")
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    used = [set(pattern.slots) for pattern in patterns(kind)]
+
+    assert set(document["fillers"]) <= set().union(*used)
+    assert all(
+        set(entry["slots"]) <= names
+        for entry, names in zip(document["templates"], used, strict=True)
+        if "slots" in entry
+    )
 
 
 @pytest.mark.parametrize("per_kind", [0, 10**12])
