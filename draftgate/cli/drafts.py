@@ -1,6 +1,7 @@
 """The subcommands of `draftgate drafts`: making and checking draft heads."""
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,10 @@ def run_train(args: argparse.Namespace) -> int:
         if args.steps < 1:
             raise SpecError(f"drafts train: --steps got {args.steps}, expected 1 or more.")
         recipe = replace(recipe, training=replace(recipe.training, steps=args.steps))
-    job = Job(recipe, tuple(args.prompts), args.folder, _say, args.target, args.start)
+    limit_s = 60.0 * args.max_minutes
+    if not limit_s > 0:
+        raise SpecError(f"drafts train: --max-minutes got {args.max_minutes}, expected above 0.")
+    job = Job(recipe, tuple(args.prompts), args.folder, _say, args.target, args.start, limit_s)
     print(make_head(job, until=args.until))
     return Exit.OK
 
@@ -54,6 +58,13 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", default=STEPS[-1], metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--tiny", action="store_true", help="every step in minutes, no useful head")
     parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps, not the recipe's")
+    parser.add_argument(
+        "--max-minutes",
+        type=float,
+        default=math.inf,
+        metavar="M",
+        help="of training; the learning rate falls in time",
+    )
     parser.add_argument(
         "--target", type=Path, metavar="DIR", help="another version of the recipe's target"
     )

@@ -8,6 +8,7 @@ next one's, so a change of recipe redoes what it touches and nothing else.
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -40,6 +41,7 @@ class Job:
         say: Takes lines of progress.
         target: Folder of a target other than the recipe's: its next version, say.
         start: Folder of a step `training` whose weights are the first.
+        limit_s: Longest that the step `training` may take, seconds.
     """
 
     recipe: Recipe
@@ -48,6 +50,7 @@ class Job:
     say: Say
     target: Path | None = None
     start: Path | None = None
+    limit_s: float = math.inf
 
 
 def make_head(job: Job, *, until: str = STEPS[-1]) -> Path:
@@ -165,6 +168,7 @@ class _Makers:
             "recipe": asdict(job.recipe.training),
             "seed": job.recipe.seed,
             "start": job.start.name if job.start else None,
+            "limit_s": None if math.isinf(job.limit_s) else job.limit_s,
             "speculators": version("speculators"),
         }
 
@@ -178,6 +182,7 @@ class _Makers:
                 samples,
                 self._source(states),
                 None if job.start is None else job.start / WEIGHTS,
+                job.limit_s,
             )
             return train(lesson, folder, job.say)
 

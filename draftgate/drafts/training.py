@@ -47,6 +47,8 @@ class Lesson:
         samples: Prompts with answers.
         source: Where their states come from.
         start: Weights to begin with, as `train` leaves them; None for new ones.
+        limit_s: Time after which it ends although steps are left, seconds; the learning
+            rate falls by whichever of time and steps is further on.
     """
 
     recipe: Recipe
@@ -56,6 +58,7 @@ class Lesson:
     samples: Samples
     source: Source
     start: Path | None = None
+    limit_s: float = math.inf
 
 
 def train(lesson: Lesson, folder: Path, say: Say, clock: Clock = SYSTEM_CLOCK) -> Facts:
@@ -74,16 +77,16 @@ def train(lesson: Lesson, folder: Path, say: Say, clock: Clock = SYSTEM_CLOCK) -
     return _Training(lesson, folder, say, clock).run()
 
 
-def rate_at(step: int, training: TrainingRecipe) -> float:
-    """Return the learning rate of a step as a share of its peak.
+def rate_at(done: float, training: TrainingRecipe) -> float:
+    """Return the learning rate as a share of its peak, when a share `done` of a training is.
 
     A linear rise, then half a cosine down to `LAST_RATE` (Loshchilov and Hutter,
     arXiv:1608.03983, without restarts).
     """
-    rise = max(1, round(training.warmup_ratio * training.steps))
-    if step < rise:
-        return (step + 1) / rise
-    share = (step - rise) / max(1, training.steps - rise)
+    rise = training.warmup_ratio
+    if done < rise:
+        return LAST_RATE + (1 - LAST_RATE) * done / rise
+    share = (done - rise) / (1 - rise)
     return LAST_RATE + (1 - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * share))
 
 
@@ -99,6 +102,8 @@ class _Training:
         self._say = say
         self._clock = clock
         self._gpu = torch.cuda.is_available()
+        # cuDNN plans its attention anew for every length, 17 ms a call on an H200.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         recipe = lesson.recipe
         torch.manual_seed(recipe.seed)
         self._model = new_model(recipe, lesson.target, lesson.vocabulary, lesson.layer_ids)
@@ -122,17 +127,22 @@ class _Training:
         recent: list[Any] = []
         every = max(1, recipe.training.steps // EVALUATIONS)
         for step, batch in self._batches(first):
-            recent.append(self._learn(step, batch))
+            elapsed_s = (self._clock.now_ns() - begin_ns) / 1e9
+            done = max(step / recipe.training.steps, elapsed_s / self._lesson.limit_s)
+            if done >= 1.0:
+                break
+            recent.append(self._learn(done, batch))
             self._step = step + 1
             now = self._clock.now_ns()
             if now - said > SAY_EVERY_S * 1e9 or self._step == recipe.training.steps:
                 self._tell(learned(recipe, recent), (now - begin_ns) / 1e9 / (self._step - first))
                 recent, said = [], now
-            if self._step % every == 0 or self._step == recipe.training.steps:
+            if self._step % every == 0:
                 self._evaluate()
             if now - saved > SAVE_EVERY_S * 1e9:
                 self._save()
                 saved = now
+        self._evaluate()
         torch.save(self._kept(), self._folder / WEIGHTS)
         (self._folder / CHECKPOINT).unlink(missing_ok=True)
         return {
@@ -167,10 +177,10 @@ class _Training:
         with self._torch.autocast("cuda", self._torch.bfloat16, enabled=self._gpu):
             return forward(self._model, batch, self._options)
 
-    def _learn(self, step: int, batch: Any) -> Any:
+    def _learn(self, done: float, batch: Any) -> Any:
         training = self._lesson.recipe.training
         for group in self._optimiser.param_groups:
-            group["lr"] = training.learning_rate * rate_at(step, training)
+            group["lr"] = training.learning_rate * rate_at(done, training)
         loss, metrics = self._forward(batch)
         loss.backward()
         self._torch.nn.utils.clip_grad_norm_(self._weights, training.max_grad_norm)
