@@ -16,6 +16,7 @@ from draftgate.baselines import Baseline, baseline_path, load_baseline
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.drift.baseline import acceptance_path, load_acceptance
+from draftgate.drift.family import Family
 from draftgate.drift.judge import judge_traffic, result_line
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
@@ -329,6 +330,9 @@ class GateSession:
     def judge_acceptance(self, found: TrafficAcceptance) -> Verdict:
         """Return the verdict on a measurement of this session against the stored baseline.
 
+        The family is every arm and kind that the baseline holds, measured or
+        not: no other can alarm.
+
         Raises:
             BaselineError: If there is a baseline that cannot be read.
         """
@@ -339,7 +343,8 @@ class GateSession:
             self._acceptance_path = str(path)
             self.say(f"acceptance baseline {path}{'' if baseline else ' (not there)'}")
         base = baseline.held(found.arm, found.kind) if baseline else None
-        verdict = judge_traffic(base, found)
+        family = Family(len(baseline.traffic)) if baseline and baseline.traffic else Family()
+        verdict = judge_traffic(base, found, family=family)
         self._verdicts.append(verdict)
         return verdict
 

@@ -94,7 +94,7 @@ def test_first_run_measures_and_has_no_baseline(first: tuple[Folder, str]) -> No
     """Without a baseline all is measured, told, stored and skipped; the planted fault is found."""
     folder, told = first
 
-    assert "1 passed, 3 skipped" in told
+    assert "3 passed, 3 skipped" in told
     assert told.count("SKIPPED [1]") == told.count("NO_BASELINE tokens_per_step") == 3
     assert (
         "[draftgate] draft_model on code: 2.47 tokens per step [2.47, 2.47], acceptance 49 %, "
@@ -121,7 +121,7 @@ def test_later_run_is_judged_kind_by_kind(first: tuple[Folder, str]) -> None:
 
     run = folder.drift("-m", "not slow", "--require-baseline")
 
-    assert _ended(run) == "1 failed, 2 passed, 1 deselected", run.stdout + run.stderr
+    assert _ended(run) == "1 failed, 3 passed, 2 deselected", run.stdout + run.stderr
     stored = load_run(folder.newest)
     assert {verdict.arm: verdict.outcome for verdict in stored.verdicts} == {
         "draft_model on chat": Outcome.PASS,
