@@ -15,6 +15,7 @@ from draftgate.specs import GateSpec
 from draftgate.stats.beyond import METHOD, Beyond, pairs_beyond
 from draftgate.stats.compare import Comparison
 from draftgate.stats.paired import Interval, compare_pairs, mean_interval
+from draftgate.stats.positions import StepAcceptance, step_acceptance
 from draftgate.verdict import RECORD_COMMAND, Outcome, Verdict, change_text, outcome_of
 
 TRAFFIC_GATE = GateSpec("tokens_per_step", margin_ratio=0.05, confidence=0.99, min_runs=1)
@@ -80,6 +81,13 @@ def tokens_per_step(found: TrafficAcceptance) -> Interval | None:
     if len(values) < 2:
         return None
     return mean_interval(values, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED)
+
+
+def by_position(found: TrafficAcceptance) -> StepAcceptance | None:
+    """Return acceptance per step, by position, with intervals; None where steps tell nothing."""
+    return step_acceptance(
+        found.step_yields, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED
+    )
 
 
 def result_line(found: TrafficAcceptance) -> str:
