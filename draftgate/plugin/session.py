@@ -14,7 +14,7 @@ import pytest
 
 from draftgate.baselines import Baseline, baseline_path, load_baseline
 from draftgate.clock import SYSTEM_CLOCK, Clock
-from draftgate.datasets import Prompt, load_prompts
+from draftgate.datasets import Prompt, dataset_label, load_prompts
 from draftgate.drift.baseline import AcceptanceBaseline, acceptance_path, load_acceptance
 from draftgate.drift.family import Family
 from draftgate.drift.judge import judge_traffic, result_line
@@ -64,7 +64,8 @@ def traffic_of(kind: str, seed: int, *, short: bool = False, temperature: float 
         SpecError: If the kind is no dataset.
     """
     prompts = load_prompts(kind, seed)
-    name = f"{kind} at T={temperature:g}" if temperature > 0 else kind
+    name = dataset_label(kind)
+    name = f"{name} at T={temperature:g}" if temperature > 0 else name
     if short:
         return Traffic(name, prompts[:16], 24, concurrency=8, temperature=temperature)
     return Traffic(name, prompts, 48, concurrency=8, temperature=temperature)
@@ -285,7 +286,7 @@ class GateSession:
         """The workload's prompts in the order of its seed."""
         if not self._prompts:
             workload = self.profile.workload
-            self._prompts = load_prompts(workload.dataset, workload.seed)
+            self._prompts = load_prompts(workload.dataset, workload.seed, tell=self.say)
         return self._prompts
 
     def judge(self, arm: str, concurrency: int) -> tuple[Verdict, ...]:
