@@ -4,11 +4,16 @@ From what the client saw step by step, where `draftgate.report.traffic` shows
 the engine's own count. Empty for runs that hold no such measurement.
 """
 
+from collections.abc import Sequence
+
 from draftgate.drift.judge import TRAFFIC_GATE, by_position
 from draftgate.records import TrafficAcceptance
+from draftgate.report.figures import FigureView, Panel
 from draftgate.report.format import MISSING, TO, fixed, percent
+from draftgate.report.plots import heat_map
 from draftgate.report.summary import Summary
 from draftgate.report.table import Column, Entry, Group, Table
+from draftgate.report.traffic import in_order
 from draftgate.stats.paired import Interval
 from draftgate.stats.positions import StepAcceptance
 
@@ -39,9 +44,39 @@ def step_table(summary: Summary) -> Table | None:
     )
 
 
+def step_figure(summary: Summary) -> FigureView:
+    """Return a heat map per arm: kinds down, draft positions across; its table has intervals."""
+    found = measured(summary)
+    arms = dict.fromkeys(_of(one) for one, _ in found)
+    return FigureView(
+        "steps",
+        CAPTION,
+        "Share of steps (%) that accepted the draft token at this position, as the client saw it; "
+        "of steps that began with room for K + 1 tokens. Steps without drafts count as steps.",
+        (),
+        tuple(_panel(i, arm, found) for i, arm in enumerate(arms)),
+        "No measurement tells what its steps gave.",
+        step_table(summary),
+    )
+
+
+def _panel(
+    index: int, arm: str, found: Sequence[tuple[TrafficAcceptance, StepAcceptance]]
+) -> Panel:
+    rows = [
+        (one.kind, tuple(share.estimate * 100.0 for share in steps.by_position))
+        for one, steps in found
+        if _of(one) == arm
+    ]
+    words = "; ".join(f"{kind}: {', '.join(f'{v:.0f} %' for v in shares)}" for kind, shares in rows)
+    kinds, values = zip(*rows, strict=True)
+    svg = heat_map(f"steps{index}", kinds, values, "Draft position, 0 is the first")
+    return Panel(arm, f"{arm}. {words}.", svg, ())
+
+
 def measured(summary: Summary) -> tuple[tuple[TrafficAcceptance, StepAcceptance], ...]:
-    """Return the usable measurements that have steps, with their numbers."""
-    usable = (found for found in summary.run.traffic if not found.invalid)
+    """Return the usable measurements that have steps, with their numbers; greedy ones first."""
+    usable = (found for found in in_order(summary) if not found.invalid)
     both = ((found, by_position(found)) for found in usable)
     return tuple((found, steps) for found, steps in both if steps is not None)
 

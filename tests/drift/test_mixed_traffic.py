@@ -30,11 +30,11 @@ def _period(
 ) -> tuple[RequestSteps, ...]:
     """Send a mix of traffic once and return what each request says."""
     short = session.options.short
+    counts = {kind: count // 2 if short else count for kind, count in mix.items()}
     prompts: tuple[Prompt, ...] = ()
-    for kind, count in mix.items():
-        ordered = load_prompts(kind, session.profile.workload.seed)
-        prompts += ordered[: count // 2 if short else count]
-    session.say(f"{engine.arm.name} on mixed traffic, {len(prompts)} prompts: {dict(mix)}")
+    for kind, count in counts.items():
+        prompts += load_prompts(kind, session.profile.workload.seed)[:count]
+    session.say(f"{engine.arm.name} on mixed traffic, {counts}")
     found = measure_traffic(engine, Traffic("mixed", prompts, 24 if short else 48, concurrency=8))
     session.say(result_line(found))
     assert found.invalid == ()

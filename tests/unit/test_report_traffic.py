@@ -9,7 +9,7 @@ import pytest
 from draftgate.drift.judge import tokens_per_step
 from draftgate.records import SpeculationCounters, TrafficAcceptance
 from draftgate.report.format import MISSING
-from draftgate.report.positions import step_table
+from draftgate.report.positions import step_figure, step_table
 from draftgate.report.summary import Summary, summarise
 from draftgate.report.table import Entry
 from draftgate.report.traffic import traffic_figure, traffic_setting, traffic_table
@@ -149,3 +149,36 @@ def test_without_steps_there_is_no_such_table(tmp_path: Path) -> None:
     lost = make_traffic(invalid=("dead",), step_yields=((1, 2),) * 60)
 
     assert step_table(_summary(tmp_path, [make_traffic(), lost])) is None
+
+
+def test_heat_map_has_a_cell_per_kind_and_position(tmp_path: Path) -> None:
+    """One panel an arm with a row per kind; each cell shows its percentage, also in words."""
+    chat = make_traffic(step_yields=((10, 5, 3, 2),) * 60)
+    code = make_traffic(kind="code", step_yields=((0, 0, 3, 7),) * 60)
+
+    (panel,) = step_figure(_summary(tmp_path, [chat, code])).panels
+
+    assert panel.title == "ngram, K = 3"
+    assert panel.label == "ngram, K = 3. chat: 50 %, 25 %, 10 %; code: 100 %, 100 %, 70 %."
+    for told in ("chat", "code", "50", "25", "10", "100", "70"):
+        assert f">{told}</text>" in panel.svg
+    assert "#0a0c01" not in panel.svg
+
+
+def test_without_steps_there_is_no_heat_map(tmp_path: Path) -> None:
+    """Nothing is drawn of measurements that do not tell their steps."""
+    assert step_figure(_summary(tmp_path, [make_traffic()])).panels == ()
+
+
+def test_sampled_traffic_comes_after_greedy_and_has_no_line(tmp_path: Path) -> None:
+    """Tables list greedy kinds first; the plot of lines leaves sampled ones to the heat map."""
+    greedy = make_traffic(step_yields=((1, 2),) * 60)
+    warm = replace(greedy, kind="chat at T=0.7", setting=replace(greedy.setting, temperature=0.7))
+    summary = _summary(tmp_path, [warm, greedy])
+
+    tables = traffic_table(summary), step_table(summary)
+
+    for table in tables:
+        assert table is not None
+        assert [row[0].text for row in table.rows] == ["chat", "chat at T=0.7"]
+    assert [line.name for line in traffic_figure(summary).panels[0].series] == ["chat"]
