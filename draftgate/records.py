@@ -310,7 +310,7 @@ class TrafficSetting:
         quantization: Engine's spelling; None for as stored.
         options: Method-specific settings by their profile key, sorted.
         max_tokens: Output length of every request, tokens.
-        temperature: 0, greedy.
+        temperature: 0 is greedy; above it every prompt has a seed of its own.
         concurrency: Closed-loop streams c.
         prompts: Hash of ids and content of all prompts.
     """
@@ -343,6 +343,9 @@ class TrafficAcceptance:
         counters: The engine's count over the same requests; None where it has
             none or speculation is off.
         invalid: Why the measurement cannot be used; empty if it can.
+        step_yields: Of each prompt, in the order of `tokens_per_step`, how many
+            steps gave 1, 2, ..., K + 1 tokens, of those that began with room for
+            K + 1; empty without speculation, and in older baselines.
     """
 
     arm: str
@@ -353,3 +356,4 @@ class TrafficAcceptance:
     tokens_per_step: tuple[tuple[str, float], ...]
     counters: SpeculationCounters | None
     invalid: tuple[str, ...] = ()
+    step_yields: tuple[tuple[int, ...], ...] = ()

@@ -185,7 +185,8 @@ class WorkloadSpec:
     as soon as the one before it has ended.
 
     Attributes:
-        dataset: Registered name, or path of a JSONL file.
+        dataset: Registered name, path of a JSONL file, or a published set's name,
+            alone or as `name:path`.
         concurrencies: Numbers of streams c, each >= 1.
         sampling: Sampling of every request.
         prefix_cache: State of the server's prefix cache, equal for all arms.

@@ -5,11 +5,10 @@ Hashes and documents of profiles; opens no baseline.
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 from draftgate.codec import encode
-from draftgate.datasets import with_prompts_digest
+from draftgate.datasets import dataset_label, with_prompts_digest
 from draftgate.specs import Profile, WorkloadSpec
 
 _FREE_WORKLOAD = frozenset(
@@ -70,7 +69,7 @@ def _sent(workload: WorkloadSpec) -> dict[str, Any]:
     """
     held = encode(with_prompts_digest(workload))
     kept = {key: value for key, value in held.items() if key not in _FREE_WORKLOAD}
-    kept["dataset"] = Path(workload.dataset).name
+    kept["dataset"] = dataset_label(workload.dataset)
     if kept["prompts_digest"] == FIRST_PROMPTS.get(workload.dataset):
         del kept["prompts_digest"]
     return kept

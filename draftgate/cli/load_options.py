@@ -73,7 +73,8 @@ def _add_workload(group: Group) -> None:
         "--prompts",
         required=True,
         metavar="FILE|NAME|synthetic:LENGTHS",
-        help="a JSONL file, a dataset (chat, code, arithmetic, mixed), or made-up prompts",
+        help="a JSONL file, a dataset (chat, code, arithmetic, mixed), a published set "
+        "(gsm8k:FILE, humaneval, mt_bench, sharegpt:FILE, ...), or made-up prompts",
     )
     group.add_argument(
         "--max-tokens",

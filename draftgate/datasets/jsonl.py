@@ -1,9 +1,9 @@
 """The one file format of prompts, and the record a line becomes.
 
 A line is a JSON object with `prompt` (a text) or `messages` (a conversation
-that ends with the user), and optionally `id` and `kind`. The built-in prompts
-and a user's own file are read by the same code. Knows nothing of seeds, order
-or tokens.
+that ends with the user), and optionally `id`, `kind`, `source` and `license`.
+The built-in prompts and a user's own file are read by the same code. Knows
+nothing of seeds, order or tokens.
 """
 
 import json
@@ -39,8 +39,8 @@ class Prompt:
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Return the prompts of a JSONL file in file order.
 
-    A line without `kind` gets the file's stem, a line without `id` gets stem
-    and line number.
+    A line without `kind` gets its `source`, else the file's stem; a line
+    without `id` gets stem and line number. `license` is for readers.
 
     Raises:
         SpecError: If the file cannot be read or a line is wrong; the message
@@ -93,11 +93,13 @@ def _numbered_prompts(text: str, source: str, kind: str) -> Iterator[tuple[int, 
             continue
         place = f"{source}:{number}"
         entry = _object(line, place)
+        named = _text(entry.get("source", kind), place, "source")
+        _text(entry.get("license", "none"), place, "license")
         yield (
             number,
             Prompt(
                 prompt_id=_text(entry.get("id", f"{kind}-{number:03d}"), place, "id"),
-                kind=_text(entry.get("kind", entry.get("source", kind)), place, "kind"),
+                kind=_text(entry.get("kind", named), place, "kind"),
                 messages=_messages(entry, place),
             ),
         )

@@ -150,7 +150,15 @@ def accept_traffic(
 def _sorted(traffic: Sequence[TrafficAcceptance]) -> tuple[TrafficAcceptance, ...]:
     """Return them by arm and kind, prompts by id, so that a diff shows changes alone."""
     ordered = sorted(traffic, key=lambda found: (found.arm, found.kind))
-    return tuple(replace(t, tokens_per_step=tuple(sorted(t.tokens_per_step))) for t in ordered)
+    return tuple(_prompts_by_id(found) for found in ordered)
+
+
+def _prompts_by_id(found: TrafficAcceptance) -> TrafficAcceptance:
+    """Return the measurement with its prompts sorted, what their steps gave along with them."""
+    prompts = found.tokens_per_step
+    order = sorted(range(len(prompts)), key=lambda i: prompts[i])
+    yields = tuple(found.step_yields[i] for i in order) if found.step_yields else ()
+    return replace(found, tokens_per_step=tuple(sorted(prompts)), step_yields=yields)
 
 
 def _read(path: Path) -> AcceptanceBaseline:

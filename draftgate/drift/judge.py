@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from draftgate.codec import encode
+from draftgate.drift.family import Family
 from draftgate.records import SpeculationCounters, TrafficAcceptance
 from draftgate.specs import GateSpec
+from draftgate.stats.beyond import METHOD, Beyond, pairs_beyond
 from draftgate.stats.compare import Comparison
 from draftgate.stats.paired import Interval, compare_pairs, mean_interval
+from draftgate.stats.positions import StepAcceptance, step_acceptance
 from draftgate.verdict import RECORD_COMMAND, Outcome, Verdict, change_text, outcome_of
 
 TRAFFIC_GATE = GateSpec("tokens_per_step", margin_ratio=0.05, confidence=0.99, min_runs=1)
@@ -27,21 +30,30 @@ BOOTSTRAP_SEED = 1
 
 CAUSE = "acceptance"
 
+ALONE = Family()
+"""A single question."""
+
 
 def judge_traffic(
-    base: TrafficAcceptance | None, candidate: TrafficAcceptance, gate: GateSpec = TRAFFIC_GATE
+    base: TrafficAcceptance | None,
+    candidate: TrafficAcceptance,
+    gate: GateSpec = TRAFFIC_GATE,
+    family: Family = ALONE,
 ) -> Verdict:
     """Judge tokens per step on one kind of traffic, prompt by prompt.
 
     Outcomes are picked as for a cell of runs; the loss is relative to the
-    base's mean. A base with another setting or other prompts is no base.
+    base's mean. A change, down or up, must also be shown at the family's level;
+    a fall that is not is INCONCLUSIVE, and a rise PASS, since no loss is left.
+    A base with another setting or other prompts is no base.
 
     Args:
         base: The accepted measurement of the same arm and kind; None without.
         candidate: The measurement that is judged.
         gate: Margin and confidence.
+        family: The questions that this one is judged with.
     """
-    question = _Question(base, candidate, gate)
+    question = _Question(base, candidate, gate, family)
     if candidate.invalid:
         reason = "; ".join(told.splitlines()[0] for told in candidate.invalid)
         return question.verdict(Outcome.INVALID_RUN, reason, "Look for the reason in the logs.")
@@ -71,6 +83,13 @@ def tokens_per_step(found: TrafficAcceptance) -> Interval | None:
     return mean_interval(values, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED)
 
 
+def by_position(found: TrafficAcceptance) -> StepAcceptance | None:
+    """Return acceptance per step, by position, with intervals; None where steps tell nothing."""
+    return step_acceptance(
+        found.step_yields, confidence=TRAFFIC_GATE.confidence, seed=BOOTSTRAP_SEED
+    )
+
+
 def result_line(found: TrafficAcceptance) -> str:
     """Return the measurement in one line: tokens per step, acceptance, by position."""
     place = place_of(found)
@@ -90,6 +109,7 @@ class _Question:
     base: TrafficAcceptance | None
     candidate: TrafficAcceptance
     gate: GateSpec
+    family: Family
 
     @property
     def place(self) -> str:
@@ -127,7 +147,7 @@ _SAYS = {
     Outcome.PASS: "a loss above the margin of {} is ruled out",
     Outcome.IMPROVEMENT: "better by more than the margin of {}",
     Outcome.REGRESSION: "worse by more than the margin of {}",
-    Outcome.INCONCLUSIVE: "the interval reaches across the margin of {}",
+    Outcome.INCONCLUSIVE: "a loss above the margin of {} is neither shown nor ruled out",
 }
 _RECORD = f"Record one with this command: {RECORD_COMMAND}"
 _NEXT = {
@@ -138,19 +158,34 @@ _NEXT = {
 
 def _decide(question: _Question, base: dict[str, float], candidate: dict[str, float]) -> Verdict:
     gate, prompts = question.gate, tuple(candidate)
-    found = compare_pairs(
-        [base[prompt] for prompt in prompts],
-        [candidate[prompt] for prompt in prompts],
-        confidence=gate.confidence,
+    before = [base[prompt] for prompt in prompts]
+    now = [candidate[prompt] for prompt in prompts]
+    found = compare_pairs(before, now, confidence=gate.confidence, seed=BOOTSTRAP_SEED)
+    beyond = pairs_beyond(
+        before,
+        now,
+        margin_ratio=gate.margin_ratio,
+        level=question.family.each,
         seed=BOOTSTRAP_SEED,
     )
-    outcome = outcome_of(found, gate.margin_ratio, higher_is_better=True)
+    outcome = shown_outcome(outcome_of(found, gate.margin_ratio, higher_is_better=True), beyond)
     changed = sum(base[prompt] != candidate[prompt] for prompt in prompts)
     reason = (
         f"tokens per step {change_text(found)} over {len(prompts)} prompts, {changed} of which "
-        f"changed: {_SAYS[outcome].format(f'{gate.margin_ratio * 100:g} %')}"
+        f"changed: {_SAYS[outcome].format(f'{gate.margin_ratio * 100:g} %')}; p = "
+        f"{beyond.p_value:.2g} for a change within it, up or down ({METHOD}; "
+        f"{question.family.text})"
     )
     return question.verdict(outcome, reason, _NEXT.get(outcome, ""), found)
+
+
+def shown_outcome(by_interval: Outcome, beyond: Beyond) -> Outcome:
+    """Return the outcome of an interval, held back where the family's level is not reached."""
+    if by_interval is Outcome.REGRESSION and not beyond.worse:
+        return Outcome.INCONCLUSIVE
+    if by_interval is Outcome.IMPROVEMENT and not beyond.better:
+        return Outcome.PASS
+    return by_interval
 
 
 def _differences(base: TrafficAcceptance, candidate: TrafficAcceptance) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from draftgate.datasets import load_prompts
+from draftgate.datasets import load_prompts, split_published
 from draftgate.datasets.jsonl import KEYS, parse_prompts
 from draftgate.errors import SpecError
 from draftgate.load.apis import LoadPrompt
@@ -243,14 +243,14 @@ def find_prompts(name_or_path: str, seed: int) -> PromptList:
     """Return the prompts of a file in file order, or of a dataset in the seed's order.
 
     Args:
-        name_or_path: Path of a file, or the name of a registered dataset.
+        name_or_path: Path of a file, or a dataset as `load_prompts` takes it.
         seed: Decides a dataset's order.
 
     Raises:
         SpecError: If there is no such dataset, or the file is absent or wrong.
     """
     path = Path(name_or_path)
-    if path.suffix == ".jsonl" or path.is_file():
+    if split_published(name_or_path) is None and (path.suffix == ".jsonl" or path.is_file()):
         return read_prompt_list(path)
     prompts = load_prompts(name_or_path, seed)
     return PromptList(
@@ -263,7 +263,7 @@ def read_prompt_list(path: Path) -> PromptList:
     """Return the prompts of a JSONL file in file order.
 
     A line is an object with `prompt` (a text, or a list of token ids) or
-    `messages`, and optionally `id`, `kind` and `max_tokens`.
+    `messages`, and optionally `id`, `kind`, `source`, `license` and `max_tokens`.
 
     Raises:
         SpecError: If the file cannot be read or a line is wrong; the message

@@ -26,6 +26,11 @@ from draftgate.specs import (
     SamplingParams,
     WorkloadSpec,
 )
+from draftgate.stats.positions import room_counts
+
+SAMPLING_SEED = 1
+"""Above temperature 0 prompt i is sampled with seed 1 + i, so that an unchanged server draws
+what it drew before, as far as it honours seeds."""
 
 MAX_MERGED_SHARE = 0.02
 """Share by which verify steps may outnumber chunks. A busy server can put two
@@ -39,19 +44,21 @@ as well, 16 at 24 tokens took 4 to 27 s, and 72 at 48 are nine times that."""
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One kind of traffic: prompts that are each sent once, greedily.
+    """One kind of traffic: prompts that are each sent once.
 
     Attributes:
         kind: Its name.
         prompts: What to send, at least one.
         max_tokens: Output length of every request, at least 2.
         concurrency: Closed-loop streams; no more are used than there are prompts.
+        temperature: 0 is greedy.
     """
 
     kind: str
     prompts: tuple[Prompt, ...]
     max_tokens: int
     concurrency: int
+    temperature: float = 0.0
 
 
 def measure_traffic(
@@ -94,20 +101,23 @@ def measure_traffic(
         meters.close()
     counters, _, problems = meters.read()
     speculation = counters.speculation if counters else None
-    values, unanswered = _tokens_per_step(loaded.records, traffic.prompts)
+    steps = _answered(loaded.records, traffic.prompts)
+    unanswered = _unanswered(steps, len(traffic.prompts))
     unusable = (*failed(loaded, workload.max_failure_share), *unanswered)
     merged = _merged(loaded.records, speculation)
     reasons = dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable, *merged)
     speculative = engine.spec.speculative
+    k = speculative.num_speculative_tokens if speculative else 0
     return TrafficAcceptance(
         arm=engine.arm.name,
         method=speculative.method if speculative else NO_SPECULATION,
-        num_speculative_tokens=speculative.num_speculative_tokens if speculative else 0,
+        num_speculative_tokens=k,
         kind=traffic.kind,
         setting=_setting(engine.spec, traffic, workload),
-        tokens_per_step=values,
+        tokens_per_step=tuple((p, sum(counts) / len(counts)) for p, counts in steps if counts),
         counters=speculation,
         invalid=tuple(dict.fromkeys(reasons)),
+        step_yields=tuple(room_counts(c, sum(c), k) for _, c in steps if c) if k else (),
     )
 
 
@@ -117,7 +127,11 @@ def _once_each(traffic: Traffic) -> WorkloadSpec:
     return WorkloadSpec(
         dataset=traffic.kind,
         concurrencies=(streams,),
-        sampling=SamplingParams(max_tokens=traffic.max_tokens),
+        sampling=SamplingParams(
+            max_tokens=traffic.max_tokens,
+            temperature=traffic.temperature,
+            seed=SAMPLING_SEED if traffic.temperature > 0 else None,
+        ),
         prefix_cache=PrefixCache.DEFEATED,
         stagger_s=0.0,
         run_timeout_s=TRAFFIC_TIMEOUT_S,
@@ -137,20 +151,21 @@ def _setting(spec: EngineSpec, traffic: Traffic, workload: WorkloadSpec) -> Traf
     )
 
 
-def _tokens_per_step(
+def _answered(
     records: Sequence[RequestRecord], prompts: Sequence[Prompt]
-) -> tuple[tuple[tuple[str, float], ...], tuple[str, ...]]:
-    """Return the value of each prompt's answer, and a reason if any has none."""
+) -> tuple[tuple[str, list[int]], ...]:
+    """Return the tokens of the steps of each prompt's answer; none where it has none."""
     answered = {record.prompt_id: record for record in records}
-    steps = {p.prompt_id: _steps(answered.get(p.prompt_id)) for p in prompts}
-    values = tuple(
-        (prompt_id, sum(counts) / len(counts)) for prompt_id, counts in steps.items() if counts
-    )
-    unanswered = [prompt_id for prompt_id, counts in steps.items() if not counts]
+    return tuple((p.prompt_id, _steps(answered.get(p.prompt_id))) for p in prompts)
+
+
+def _unanswered(steps: Sequence[tuple[str, list[int]]], prompts: int) -> tuple[str, ...]:
+    """Return a reason if any prompt has no whole answer with steps."""
+    unanswered = [prompt_id for prompt_id, counts in steps if not counts]
     if not unanswered:
-        return values, ()
-    told = f"{len(unanswered)} of {len(prompts)} prompts have no whole answer of two chunks or more"
-    return values, (f"{told}; the first: {unanswered[0]}",)
+        return ()
+    told = f"{len(unanswered)} of {prompts} prompts have no whole answer of two chunks or more"
+    return (f"{told}; the first: {unanswered[0]}",)
 
 
 def _steps(record: RequestRecord | None) -> list[int]:

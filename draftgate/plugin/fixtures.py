@@ -89,10 +89,10 @@ def measure(draftgate_session: GateSession) -> Callable[[PlannedRun], RunSamples
 @pytest.fixture
 def measure_acceptance(
     draftgate_session: GateSession,
-) -> Callable[[str, str], TrafficAcceptance]:
+) -> Callable[..., TrafficAcceptance]:
     """A function that measures an arm on a kind of traffic; trouble as in `measure`."""
 
-    def take(arm: str, kind: str) -> TrafficAcceptance:
-        return told_once(lambda: draftgate_session.acceptance(arm, kind))
+    def take(arm: str, kind: str, temperature: float = 0.0) -> TrafficAcceptance:
+        return told_once(lambda: draftgate_session.acceptance(arm, kind, temperature))
 
     return take

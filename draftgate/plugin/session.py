@@ -14,8 +14,9 @@ import pytest
 
 from draftgate.baselines import Baseline, baseline_path, load_baseline
 from draftgate.clock import SYSTEM_CLOCK, Clock
-from draftgate.datasets import Prompt, load_prompts
-from draftgate.drift.baseline import acceptance_path, load_acceptance
+from draftgate.datasets import Prompt, dataset_label, load_prompts
+from draftgate.drift.baseline import AcceptanceBaseline, acceptance_path, load_acceptance
+from draftgate.drift.family import Family
 from draftgate.drift.judge import judge_traffic, result_line
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
@@ -51,20 +52,23 @@ the machine, which says nothing of the server."""
 Say = Callable[[str], None]
 
 
-def traffic_of(kind: str, seed: int, *, short: bool = False) -> Traffic:
+def traffic_of(kind: str, seed: int, *, short: bool = False, temperature: float = 0.0) -> Traffic:
     """Return what is sent to measure acceptance on one kind of traffic.
 
     All prompts and 48 tokens; with `short` 16 prompts and 24 tokens, which is
     other traffic and never compared with the first. Eight streams, so that
-    drafts of several requests are verified together.
+    drafts of several requests are verified together. Sampled traffic is a kind
+    of its own, `chat at T=0.7`.
 
     Raises:
         SpecError: If the kind is no dataset.
     """
     prompts = load_prompts(kind, seed)
+    name = dataset_label(kind)
+    name = f"{name} at T={temperature:g}" if temperature > 0 else name
     if short:
-        return Traffic(kind, prompts[:16], max_tokens=24, concurrency=8)
-    return Traffic(kind, prompts, max_tokens=48, concurrency=8)
+        return Traffic(name, prompts[:16], 24, concurrency=8, temperature=temperature)
+    return Traffic(name, prompts, 48, concurrency=8, temperature=temperature)
 
 
 def short_overrides() -> tuple[str, ...]:
@@ -282,7 +286,7 @@ class GateSession:
         """The workload's prompts in the order of its seed."""
         if not self._prompts:
             workload = self.profile.workload
-            self._prompts = load_prompts(workload.dataset, workload.seed)
+            self._prompts = load_prompts(workload.dataset, workload.seed, tell=self.say)
         return self._prompts
 
     def judge(self, arm: str, concurrency: int) -> tuple[Verdict, ...]:
@@ -307,7 +311,7 @@ class GateSession:
         """Return whether this session took any run of the cell."""
         return any((run.arm, run.concurrency) == (arm, concurrency) for run in self._runs)
 
-    def acceptance(self, arm: str, kind: str) -> TrafficAcceptance:
+    def acceptance(self, arm: str, kind: str, temperature: float = 0.0) -> TrafficAcceptance:
         """Measure acceptance of one arm on one kind of traffic, store it and return it.
 
         Measured again, the newer one is stored.
@@ -317,10 +321,11 @@ class GateSession:
         """
         engine = self.engine(arm)
         with self._remembering(arm):
-            traffic = traffic_of(kind, self.profile.workload.seed, short=self.options.short)
-            tell = self._progress(f"{arm} on {kind}, {len(traffic.prompts)} prompts")
+            seed, short = self.profile.workload.seed, self.options.short
+            traffic = traffic_of(kind, seed, short=short, temperature=temperature)
+            tell = self._progress(f"{arm} on {traffic.kind}, {len(traffic.prompts)} prompts")
             found = measure_traffic(engine, traffic, clock=self._clock, progress=tell)
-            self._traffic[arm, kind] = found
+            self._traffic[arm, traffic.kind] = found
             self.directory.write_acceptance(tuple(self._traffic.values()))
             self.say(result_line(found))
             self._note_death(engine, found.invalid)
@@ -329,19 +334,36 @@ class GateSession:
     def judge_acceptance(self, found: TrafficAcceptance) -> Verdict:
         """Return the verdict on a measurement of this session against the stored baseline.
 
+        The family is every arm and kind that the baseline holds, measured or
+        not: no other can alarm.
+
         Raises:
             BaselineError: If there is a baseline that cannot be read.
         """
+        baseline = self._acceptance_baseline()
+        base = baseline.held(found.arm, found.kind) if baseline else None
+        family = Family(len(baseline.traffic)) if baseline and baseline.traffic else Family()
+        verdict = judge_traffic(base, found, family=family)
+        self._verdicts.append(verdict)
+        return verdict
+
+    def has_base(self, found: TrafficAcceptance) -> bool:
+        """Return whether the stored baseline holds this arm and kind.
+
+        Raises:
+            BaselineError: If there is a baseline that cannot be read.
+        """
+        baseline = self._acceptance_baseline()
+        return baseline is not None and baseline.held(found.arm, found.kind) is not None
+
+    def _acceptance_baseline(self) -> AcceptanceBaseline | None:
         assert self._environment is not None, "measured before it is judged"
         path = acceptance_path(self.options.baselines, self._environment, self.profile)
         baseline = load_acceptance(path) if path.exists() else None
         if self._acceptance_path is None:
             self._acceptance_path = str(path)
             self.say(f"acceptance baseline {path}{'' if baseline else ' (not there)'}")
-        base = baseline.held(found.arm, found.kind) if baseline else None
-        verdict = judge_traffic(base, found)
-        self._verdicts.append(verdict)
-        return verdict
+        return baseline
 
     def finish(self) -> None:
         """Stop all servers and store the verdicts.

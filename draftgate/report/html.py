@@ -19,6 +19,7 @@ from draftgate.report.details import client_table, failure_table, few_samples_no
 from draftgate.report.figures import figures
 from draftgate.report.format import count, minute, number, percent
 from draftgate.report.headline import best_arms, sentence
+from draftgate.report.positions import step_figure
 from draftgate.report.summary import Summary
 from draftgate.report.table import streams
 from draftgate.report.tables import main_table, why_table
@@ -71,6 +72,7 @@ def page(summary: Summary) -> dict[str, Any]:
         "figures": () if summary.traffic_only else figures(summary),
         "traffic": traffic_table(summary),
         "traffic_figure": traffic_figure(summary),
+        "steps": step_figure(summary),
         "traffic_setting": traffic_setting(summary),
         "traffic_confidence": percent(TRAFFIC_GATE.confidence),
         "metric_tables": metric_tables(summary),

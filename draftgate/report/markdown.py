@@ -12,6 +12,7 @@ from draftgate.report.details import failure_table
 from draftgate.report.format import count, minute
 from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
 from draftgate.report.html import machine
+from draftgate.report.positions import step_table
 from draftgate.report.summary import Summary
 from draftgate.report.table import Entry, Table, streams
 from draftgate.report.tables import main_table, why_table
@@ -95,6 +96,11 @@ def _tables(summary: Summary) -> Iterable[str]:
         yield ""
         yield escaped(traffic_setting(summary))
         yield from _table(traffic)
+    steps = step_table(summary)
+    if steps is not None:
+        yield ""
+        yield f"#### {escaped(steps.caption)}"
+        yield from _table(steps)
 
 
 def _table(table: Table) -> Iterable[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from draftgate.report.canvas import FOREGROUND, MUTED, SERIES, drawing
@@ -22,6 +23,12 @@ WIDTH_IN, HEIGHT_IN = 4.6, 3.05
 ROOM_FOR_LABEL = 3.0
 """The axis of concurrencies ends at this many times the last one: the label of
 the break-even line stands there, clear of the data."""
+
+ROW_IN = 0.33
+"""Height of a row of a heat map: a line of its type with room above and below."""
+
+SHADES = (0.04, 0.55)
+"""Opacity of a cell at 0 and at 100 %: text stays readable on the darkest in both themes."""
 
 DASHES = ("0", "6 2.5", "1.5 2", "7 2 1.5 2", "4 2", "9 3", "3 1.5 1 1.5")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -105,6 +112,39 @@ def cdf_plot(key: str, series: Sequence[Series], axis: Axis) -> str:
             _line(axes, line, marker=False, steps=True)
 
     return _render(key, axis, draw)
+
+
+def heat_map(key: str, rows: Sequence[str], values: Sequence[Sequence[float]], x_label: str) -> str:
+    """Return percentages as a grid of shaded cells, each with its number.
+
+    The shade is one colour's opacity, so that it works on light and dark pages.
+
+    Args:
+        key: Word that no other drawing of the page has.
+        rows: Names, top to bottom.
+        values: In [0, 100], one sequence per row, equally long.
+        x_label: What columns, numbered from 0, are.
+    """
+    width = len(values[0])
+
+    def fill(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.grid(visible=False)
+        for y, row in enumerate(values):
+            for x, value in enumerate(row):
+                shade = SHADES[0] + (SHADES[1] - SHADES[0]) * value / 100.0
+                cell = Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=SERIES[1], alpha=shade)
+                axes.add_patch(cell)
+                axes.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=10.5)
+        axes.set_xlim(-0.5, width - 0.5)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xticks(range(width))
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.set_xlabel(x_label)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+
+    return drawing(key, (WIDTH_IN, 0.75 + ROW_IN * len(rows)), fill)
 
 
 def _line(axes: Axes, line: Series, *, marker: bool, steps: bool = False) -> None:

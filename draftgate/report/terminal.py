@@ -9,6 +9,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from draftgate.report.headline import SYMBOLS, best_arms, label, sentence
+from draftgate.report.positions import step_table
 from draftgate.report.summary import Summary
 from draftgate.report.table import Entry, Table, streams
 from draftgate.report.tables import main_table, why_table
@@ -32,7 +33,7 @@ def print_summary(summary: Summary, console: Console) -> None:
     """Print tables first and the answer last, where the eye is when a command ends."""
     if not summary.traffic_only:
         _print_table(main_table(summary), console)
-    for extra in (why_table(summary), traffic_table(summary)):
+    for extra in (why_table(summary), traffic_table(summary), step_table(summary)):
         if extra is not None and extra.rows:
             _print_table(extra, console)
     for block in blocks(summary.verdicts):

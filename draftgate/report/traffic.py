@@ -24,7 +24,7 @@ FIRST_STYLE = 1
 
 def traffic_table(summary: Summary) -> Table | None:
     """Return acceptance by arm and kind with its verdict; None if none was measured."""
-    traffic = summary.run.traffic
+    traffic = in_order(summary)
     if not traffic:
         return None
     return Table(
@@ -51,7 +51,7 @@ def traffic_setting(summary: Summary) -> str:
         f"{streams(found.setting.concurrency)}, "
         f"{count(found.setting.max_tokens, 'token')} per answer, "
         f"temperature {found.setting.temperature:g}"
-        for found in summary.run.traffic
+        for found in in_order(summary)
     )
     return f"Each prompt was sent once: {'; '.join(settings)}." if settings else ""
 
@@ -68,12 +68,23 @@ def traffic_figure(summary: Summary) -> FigureView:
     return FigureView(
         "trafficpositions",
         title,
-        "Share of drafts whose token at this position was accepted, one line per kind of traffic.",
+        "Share of drafts whose token at this position was accepted, one line per kind of greedy "
+        "traffic.",
         tuple((kind, _style(summary, kind)) for kind in _kinds(summary) if kind in drawn),
         panels,
         "No arm reported speculation counters.",
         position_table(title, "Traffic", panels) if panels else None,
     )
+
+
+def in_order(summary: Summary) -> tuple[TrafficAcceptance, ...]:
+    """Return what was measured, greedy traffic before sampled."""
+    return tuple(sorted(summary.run.traffic, key=lambda found: found.setting.temperature))
+
+
+def _greedy(summary: Summary) -> tuple[TrafficAcceptance, ...]:
+    """Return the greedy measurements, which the plot of lines has room for."""
+    return tuple(found for found in summary.run.traffic if found.setting.temperature == 0.0)
 
 
 def _arms(summary: Summary) -> tuple[str, ...]:
@@ -84,7 +95,7 @@ def _arms(summary: Summary) -> tuple[str, ...]:
 
 
 def _kinds(summary: Summary) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(found.kind for found in summary.run.traffic))
+    return tuple(dict.fromkeys(found.kind for found in _greedy(summary)))
 
 
 def _style(summary: Summary, kind: str) -> int:
@@ -149,7 +160,7 @@ def _verdict(summary: Summary, found: TrafficAcceptance) -> Entry:
 def _panel(summary: Summary, index: int, arm: str) -> Panel | None:
     series = tuple(
         Series(found.kind, _style(summary, found.kind), tuple(map(float, range(len(y)))), y)
-        for found in summary.run.traffic
+        for found in _greedy(summary)
         if found.arm == arm and not found.invalid and (y := _shares(found.counters))
     )
     if not series:

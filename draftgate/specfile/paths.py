@@ -7,7 +7,7 @@ a name. Relative paths start at the profile's folder.
 import shutil
 from pathlib import Path
 
-from draftgate.datasets import DATASETS
+from draftgate.datasets import dataset_names, split_published
 from draftgate.specfile.table import Place, show, suggestion
 
 
@@ -26,17 +26,18 @@ def model_name(name: str, place: Place, folder: Path) -> str:
 
 
 def dataset_name(name: str, place: Place, folder: Path) -> str:
-    """Return a registered dataset's name, or the absolute path of a JSONL file.
+    """Return a dataset's name, or a file's with its absolute path.
 
     Raises:
         SpecError: If it is neither; the known names are listed.
     """
+    published = split_published(name)
+    if published is not None:
+        known_name, file = published
+        return known_name if file is None else f"{known_name}:{_file(file, name, place, folder)}"
     if name.endswith(".jsonl"):
-        path = (folder / Path(name).expanduser()).resolve()
-        if not path.is_file():
-            place.fail(show(name), f"a file; there is none at {path}", "Correct the path.")
-        return str(path)
-    known = DATASETS.names()
+        return str(_file(Path(name), name, place, folder))
+    known = dataset_names()
     if name not in known:
         place.fail(
             show(name),
@@ -44,6 +45,13 @@ def dataset_name(name: str, place: Place, folder: Path) -> str:
             f"Correct the name.{suggestion(name, known)}",
         )
     return name
+
+
+def _file(file: Path, name: str, place: Place, folder: Path) -> Path:
+    path = (folder / file.expanduser()).resolve()
+    if not path.is_file():
+        place.fail(show(name), f"a file; there is none at {path}", "Correct the path.")
+    return path
 
 
 def interpreter(name: str, place: Place, folder: Path) -> str:

@@ -97,8 +97,33 @@ def mean_interval(
         ValueError: As `compare_pairs`.
     """
     array = _checked(values, "values")
+    return ratio_of_sums(
+        np.ones_like(array), array, confidence=confidence, seed=seed, resamples=resamples
+    )
+
+
+def ratio_of_sums(
+    below: FloatArray,
+    above: FloatArray,
+    *,
+    confidence: float,
+    seed: int,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """Return sum of `above` / sum of `below` with its bootstrap interval over pairs.
+
+    Args:
+        below: One value per pair, all > 0; shape (n,), n >= 2.
+        above: The same pairs, all >= 0; shape (n,).
+        confidence: As for `compare_pairs`.
+        seed: Seed of the draws; equal seeds draw the same pairs.
+        resamples: As for `compare_pairs`.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
     rng = np.random.default_rng(seed)
-    return _ratio_of_means(np.ones_like(array), array, confidence, resamples, rng)
+    return _ratio_of_means(below, above, confidence, resamples, rng)
 
 
 def _checked(values: Sequence[float] | FloatArray, side: str) -> FloatArray:

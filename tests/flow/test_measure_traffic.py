@@ -46,6 +46,21 @@ def test_tokens_per_step_are_those_of_the_server(tmp_path: Path, tokens_per_step
     assert (found.arm, found.method, found.num_speculative_tokens) == ("drafting", "draft_model", 3)
 
 
+def test_steps_with_room_are_counted_by_what_they_gave(tmp_path: Path) -> None:
+    """Ten tokens in steps of 2 at K = 3: four begin with room for 4 tokens, by prompt."""
+    found = _measure(tmp_path, tokens_per_step=2.0)
+
+    assert found.step_yields == ((0, 4, 0, 0),) * len(PROMPTS)
+
+
+def test_temperature_is_sent_and_kept(tmp_path: Path) -> None:
+    """Sampled traffic says so in its setting, so that it is compared with its like alone."""
+    found = _measure(tmp_path, replace(TRAFFIC, temperature=0.7))
+
+    assert found.invalid == ()
+    assert found.setting.temperature == 0.7
+
+
 @pytest.mark.parametrize("concurrency", [1, 4, 20, 64])
 def test_each_prompt_is_sent_once(tmp_path: Path, concurrency: int) -> None:
     """However many streams there are, the counters cover each prompt's steps exactly once."""
@@ -140,7 +155,7 @@ def test_reference_has_tokens_per_step_of_one_and_no_counters(tmp_path: Path) ->
 
     assert found.invalid == ()
     assert {value for _, value in found.tokens_per_step} == {1.0}
-    assert (found.method, found.counters) == ("none", None)
+    assert (found.method, found.counters, found.step_yields) == ("none", None, ())
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

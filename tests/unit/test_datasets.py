@@ -139,6 +139,17 @@ def test_jsonl_accepts_prompt_and_messages(tmp_path: Path) -> None:
     }
 
 
+def test_source_stands_in_for_the_kind(tmp_path: Path) -> None:
+    """A line may name source and licence; without a kind its source is the kind."""
+    path = write_lines(
+        tmp_path / "mine.jsonl",
+        {"id": "a", "source": "letters", "license": "MIT", "prompt": "Write a letter."},
+        {"id": "b", "source": "letters", "kind": "chat", "prompt": "Write another."},
+    )
+
+    assert {p.prompt_id: p.kind for p in load_prompts(path, 1)} == {"a": "letters", "b": "chat"}
+
+
 USER = {"role": "user", "content": "Hi"}
 
 
@@ -147,13 +158,15 @@ USER = {"role": "user", "content": "Hi"}
     [
         ("{", "not valid JSON"),
         ('["a"]', "expected a JSON object, got"),
-        ({"prompt": "a", "promt": "b"}, "unknown key 'promt'. Known: id, kind, messages, prompt"),
+        ({"prompt": "a", "promt": "b"}, "unknown key 'promt'. Known: id, kind, license, mess"),
         ({"id": "a"}, r"expected either 'prompt' or 'messages', got only \['id'\]"),
         ({"prompt": "a", "messages": [USER]}, "got both"),
         ({"prompt": 3}, "prompt must be a text that is not blank, got 3"),
         ({"prompt": " "}, "prompt must be a text that is not blank"),
         ({"id": 5, "prompt": "a"}, "id must be a text"),
         ({"kind": "", "prompt": "a"}, "kind must be a text"),
+        ({"source": 3, "prompt": "a"}, "source must be a text"),
+        ({"license": " ", "prompt": "a"}, "license must be a text"),
         ({"messages": []}, "messages must be a list of messages, got"),
         ({"messages": "Hi"}, "messages must be a list of messages"),
         ({"messages": [USER, "Hi"]}, r"messages\[1\]: expected an object with 'role'"),

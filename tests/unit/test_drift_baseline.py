@@ -51,6 +51,19 @@ def _run(
     return directory.path
 
 
+def test_steps_stay_with_their_prompts(tmp_path: Path) -> None:
+    """Prompts are sorted in the file, and what their steps gave goes along."""
+    values = (("b", 2.0), ("c", 3.0), ("a", 1.0))
+    found = make_traffic(tokens_per_step=values, step_yields=((0, 2), (0, 3), (0, 1)))
+    traffic = (found, replace(found, arm="draft_model"))
+
+    held = load_acceptance(_accept(tmp_path, _session(traffic))).held("ngram", "chat")
+
+    assert held is not None
+    assert held.tokens_per_step == (("a", 1.0), ("b", 2.0), ("c", 3.0))
+    assert held.step_yields == ((0, 1), (0, 2), (0, 3))
+
+
 def test_accepted_measurements_come_back_equal(tmp_path: Path) -> None:
     """Every value of every prompt is there as it was measured."""
     held = load_acceptance(_accept(tmp_path))

@@ -411,7 +411,10 @@ def test_file_holds_all_three_forms(tmp_path: Path) -> None:
     [
         ("{", "not valid JSON"),
         ("[5]", "expected a JSON object"),
-        ({"prompt": "a", "max_token": 5}, "unknown key 'max_token'. Known: id, kind, max_tokens,"),
+        (
+            {"prompt": "a", "max_token": 5},
+            "unknown key 'max_token'. Known: id, kind, license, max_tok",
+        ),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens must be a whole number >= 1, got 0"),
         ({"prompt": "a", "max_tokens": 2.0}, "max_tokens must be a whole number >= 1, got 2.0"),
         ({"prompt": "a", "max_tokens": True}, "max_tokens must be a whole number >= 1, got True"),

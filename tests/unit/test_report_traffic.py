@@ -9,6 +9,7 @@ import pytest
 from draftgate.drift.judge import tokens_per_step
 from draftgate.records import SpeculationCounters, TrafficAcceptance
 from draftgate.report.format import MISSING
+from draftgate.report.positions import step_figure, step_table
 from draftgate.report.summary import Summary, summarise
 from draftgate.report.table import Entry
 from draftgate.report.traffic import traffic_figure, traffic_setting, traffic_table
@@ -117,3 +118,67 @@ def test_run_without_traffic_has_no_table(tmp_path: Path) -> None:
 
     assert traffic_table(summary) is None
     assert traffic_setting(summary) == ""
+
+
+def test_steps_are_shown_by_position_with_intervals(tmp_path: Path) -> None:
+    """Length, rate and each position with its interval; an arm with a smaller K leaves gaps."""
+    three = make_traffic(step_yields=((10, 5, 3, 2),) * 30 + ((10, 5, 5, 0),) * 30)
+    two = make_traffic("eagle3", num_speculative_tokens=2, step_yields=((5, 3, 2),) * 60)
+
+    table = step_table(_summary(tmp_path, [three, two]))
+
+    assert table is not None
+    assert [group.title for group in table.groups] == ["ngram, K = 3", "eagle3, K = 2"]
+    first, second = table.rows
+    assert [entry.text for entry in first] == [
+        "chat",
+        "0",
+        "1.80",
+        "26.7",
+        "50",
+        "25",
+        "5",
+        "1,200",
+    ]
+    assert first[6].detail == "3\N{EN DASH}7"
+    assert [entry.text for entry in second[4:7]] == ["50", "20", MISSING]
+
+
+def test_without_steps_there_is_no_such_table(tmp_path: Path) -> None:
+    """Older measurements, and invalid ones, have none."""
+    lost = make_traffic(invalid=("dead",), step_yields=((1, 2),) * 60)
+
+    assert step_table(_summary(tmp_path, [make_traffic(), lost])) is None
+
+
+def test_heat_map_has_a_cell_per_kind_and_position(tmp_path: Path) -> None:
+    """One panel an arm with a row per kind; each cell shows its percentage, also in words."""
+    chat = make_traffic(step_yields=((10, 5, 3, 2),) * 60)
+    code = make_traffic(kind="code", step_yields=((0, 0, 3, 7),) * 60)
+
+    (panel,) = step_figure(_summary(tmp_path, [chat, code])).panels
+
+    assert panel.title == "ngram, K = 3"
+    assert panel.label == "ngram, K = 3. chat: 50 %, 25 %, 10 %; code: 100 %, 100 %, 70 %."
+    for told in ("chat", "code", "50", "25", "10", "100", "70"):
+        assert f">{told}</text>" in panel.svg
+    assert "#0a0c01" not in panel.svg
+
+
+def test_without_steps_there_is_no_heat_map(tmp_path: Path) -> None:
+    """Nothing is drawn of measurements that do not tell their steps."""
+    assert step_figure(_summary(tmp_path, [make_traffic()])).panels == ()
+
+
+def test_sampled_traffic_comes_after_greedy_and_has_no_line(tmp_path: Path) -> None:
+    """Tables list greedy kinds first; the plot of lines leaves sampled ones to the heat map."""
+    greedy = make_traffic(step_yields=((1, 2),) * 60)
+    warm = replace(greedy, kind="chat at T=0.7", setting=replace(greedy.setting, temperature=0.7))
+    summary = _summary(tmp_path, [warm, greedy])
+
+    tables = traffic_table(summary), step_table(summary)
+
+    for table in tables:
+        assert table is not None
+        assert [row[0].text for row in table.rows] == ["chat", "chat at T=0.7"]
+    assert [line.name for line in traffic_figure(summary).panels[0].series] == ["chat"]
