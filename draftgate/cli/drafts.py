@@ -2,11 +2,12 @@
 
 import argparse
 import math
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from draftgate.cli.commands import Commands, add_command
-from draftgate.cli.exits import Exit
+from draftgate.cli.exits import Exit, exit_for
 from draftgate.errors import SpecError
 
 
@@ -16,6 +17,8 @@ def add_drafts(commands: Commands) -> None:
     parser = commands.add_parser("drafts", help=about, description=about)
     inner = parser.add_subparsers(metavar="COMMAND", required=True)
     add_command(inner, "train", "make a head by a recipe", run_train, _train_options)
+    about = "measure a head's acceptance, and judge it on the target's next version"
+    add_command(inner, "check", about, run_check, _check_options)
 
 
 def run_train(args: argparse.Namespace) -> int:
@@ -38,6 +41,35 @@ def run_train(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
+def run_check(args: argparse.Namespace) -> int:
+    """Measure a head on its target and, if one is given, on the next version."""
+    from draftgate.codec import encode, to_lines  # noqa: PLC0415 - quick start
+    from draftgate.drafts.check import check_draft, read_draft  # noqa: PLC0415 - quick start
+    from draftgate.files import write_text  # noqa: PLC0415 - quick start
+    from draftgate.specfile import load_profile  # noqa: PLC0415 - quick start
+
+    for name in ("tokens", "prompts"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise SpecError(f"drafts check: --{name} got {value}, expected 1 or more.")
+    draft = read_draft(args.draft, tokens=args.tokens)
+    profile = load_profile(args.profile, args.set)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = check_draft(
+            draft,
+            profile,
+            target=args.target,
+            prompts=args.prompts,
+            logs=args.logs or Path(scratch),
+            say=_say,
+        )
+    if args.json is not None:
+        write_text(args.json, to_lines(encode(found)) + "\n")
+    for verdict in found.verdicts:
+        print(f"{verdict.outcome.name}: {verdict.arm}: {verdict.reason}")
+    return exit_for(found.outcome)
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -53,7 +85,12 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         "--folder", type=Path, default=Path("drafts"), metavar="DIR", help="where steps lie"
     )
     parser.add_argument(
-        "--prompts", type=Path, action="append", default=[], metavar="FILE", help="JSONL; repeatable"
+        "--prompts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="JSONL; repeatable",
     )
     parser.add_argument("--until", default=STEPS[-1], metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--tiny", action="store_true", help="every step in minutes, no useful head")
@@ -71,3 +108,18 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", type=Path, metavar="DIR", help="a finished training whose weights are the first"
     )
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    from draftgate.specfile import DEFAULT_PROFILE  # noqa: PLC0415 - quick start
+
+    parser.add_argument("--draft", type=Path, required=True, metavar="DIR", help="the head")
+    parser.add_argument("--target", metavar="NAME|DIR", help="the target's next version")
+    parser.add_argument("--tokens", type=int, metavar="K", help="drafts a step, not the head's own")
+    parser.add_argument(
+        "--prompts", type=int, default=72, metavar="N", help="of each kind (default: 72)"
+    )
+    parser.add_argument("--profile", default=DEFAULT_PROFILE, metavar="NAME|PATH")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="keep the servers' logs there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers")

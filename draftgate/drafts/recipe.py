@@ -182,9 +182,7 @@ def tiny(recipe: Recipe) -> Recipe:
     return replace(
         recipe,
         name=f"{recipe.name}-tiny",
-        prompts=replace(
-            recipe.prompts, written_per_kind=8, most_per_kind=8, held_out_ratio=0.2
-        ),
+        prompts=replace(recipe.prompts, written_per_kind=8, most_per_kind=8, held_out_ratio=0.2),
         answers=replace(recipe.answers, temperatures=(0.0,), max_tokens=32, max_length=256),
         head=replace(recipe.head, draft_vocab_size=1024),
         training=replace(recipe.training, steps=6, tokens_per_step=512, store_states=True),

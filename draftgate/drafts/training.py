@@ -223,7 +223,9 @@ class _Training:
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         learnt = {name for name, p in self._model.named_parameters() if p.requires_grad}
         if unknown or learnt & set(missing):
-            raise RuntimeError(f"weights of another head: {unknown or sorted(learnt & set(missing))}")
+            raise RuntimeError(
+                f"weights of another head: {unknown or sorted(learnt & set(missing))}"
+            )
 
     def _save(self) -> None:
         part = self._folder / f"{CHECKPOINT}.part"
