@@ -159,7 +159,7 @@ def _add_detection(parser: argparse.ArgumentParser) -> None:
         "--slide", type=float, default=0.05, metavar="RATIO", help="to be found if it lasts; 0.05"
     )
     parser.add_argument(
-        "--tolerate", type=float, default=0.01, metavar="RATIO", help="is no change; 0.01"
+        "--tolerate", type=float, default=0.005, metavar="RATIO", help="is no change; 0.005"
     )
     parser.add_argument(
         "--run-length",

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 CLIP = 4.0
-"""Largest excess that counts, in standard deviations: 6 in 100,000 normal values reach it, and
-no single value may carry an alarm by itself."""
+"""Largest excess over the margin that counts, in standard deviations. One value then adds at
+most 4^2 / 2 = 8 to the log of the evidence, so with a threshold above exp(8) = 2,981 no value
+alarms by itself; three in 100,000 normal values reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class EDetector:
         threshold: Evidence at which it alarms, > 1. A bound on the average run length:
             while means stay at or under `margin` and values are sub-Gaussian with
             variance 1, it takes that many values or more on average.
-        clip: Largest value that counts.
+        clip: Largest excess over the margin that counts, > 0.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -63,10 +64,9 @@ class EDetector:
             )
         if min(self.weights) <= 0 or abs(sum(self.weights) - 1) > 1e-9:
             raise ValueError(f"weights must be > 0 and add up to 1, got {self.weights}")
-        if not 1 < self.threshold < math.inf or not self.clip > self.margin:
+        if not 1 < self.threshold < math.inf or not 0 < self.clip < math.inf:
             raise ValueError(
-                f"threshold must be > 1 and clip above the margin, got {self.threshold} and "
-                f"{self.clip}"
+                f"threshold must be > 1 and clip > 0, got {self.threshold} and {self.clip}"
             )
 
     @property
@@ -74,15 +74,20 @@ class EDetector:
         """State before the first value: logs of no evidence; shape (shifts,)."""
         return np.full(len(self.shifts), -np.inf)
 
+    @property
+    def steps(self) -> Floats:
+        """Return b of each shift: what it exceeds the margin by, at most `clip`."""
+        return np.minimum(np.asarray(self.shifts) - self.margin, self.clip)
+
     def log_ratios(self, values: Floats) -> Floats:
         """Return each shift's log e-value of each value; shape (..., shifts).
 
-        With b = shift - margin and z the value, at most `clip`: b (z - margin) - b^2 / 2.
-        Its exponential has a mean of at most 1 while the mean of z is at most the margin.
+        With x the excess over the margin, at most `clip`: b x - b^2 / 2. Its exponential
+        has a mean of at most 1 while the mean of the values is at most the margin.
         """
-        steps = np.asarray(self.shifts) - self.margin
-        excess = np.minimum(values, self.clip) - self.margin
-        return np.asarray(excess)[..., None] * steps - steps**2 / 2
+        steps = self.steps
+        excess = np.minimum(np.asarray(values) - self.margin, self.clip)
+        return np.asarray(excess[..., None] * steps - steps**2 / 2)
 
     def advance(self, state: Floats, values: Floats) -> Floats:
         """Return the state after one more value of each stream.
@@ -126,8 +131,8 @@ class EDetector:
         Source:
             First order of Wald's identity, as in Lorden, Ann. Math. Stat. 42 (1971) 1897.
         """
-        steps = np.asarray(self.shifts) - self.margin
-        growth = steps * (min(shift, self.clip) - self.margin) - steps**2 / 2
+        steps = self.steps
+        growth = steps * min(shift - self.margin, self.clip) - steps**2 / 2
         needed = math.log(self.threshold) - np.log(self.weights)
         delays = np.where(growth > 0, needed / np.where(growth > 0, growth, 1.0), np.inf)
         return float(max(1.0, delays.min()))

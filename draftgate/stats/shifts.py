@@ -69,7 +69,7 @@ class Wanted:
 
     change: float = 0.10
     slide: float = 0.05
-    tolerated: float = 0.01
+    tolerated: float = 0.005
     run_length: float = 10_000.0
 
     def __post_init__(self) -> None:

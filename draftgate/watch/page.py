@@ -138,6 +138,9 @@ verify step yields its accepted tokens and one more, a request's first token com
 
 Samples = Mapping[str, list[Sample]]
 
+At = tuple[Group, str]
+"""A series: its group and the rank of its engine."""
+
 
 def read_page(text: str, kind_label: str) -> Page:
     """Return the totals of a metrics page; no series if it has none of speculation.
@@ -152,9 +155,8 @@ def read_page(text: str, kind_label: str) -> Page:
     samples = parse_samples(text)
     for dialect in DIALECTS:
         if dialect.drafts in samples:
-            return Page(
-                _series(samples, dialect, kind_label), _running(samples, dialect, kind_label)
-            )
+            reader = _Reader(samples, dialect, kind_label)
+            return Page(reader.series(), reader.running())
     return Page({}, {})
 
 
@@ -163,55 +165,59 @@ def looked_for() -> str:
     return ", ".join(dialect.drafts for dialect in DIALECTS)
 
 
-def _series(samples: Samples, dialect: Dialect, kind_label: str) -> dict[tuple[Group, str], Totals]:
-    """Return the totals of every series of an engine."""
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """One page in one engine's names."""
 
-    def key(labels: Mapping[str, str]) -> tuple[Group, str]:
-        group = Group(labels.get("model_name", ""), labels.get(kind_label, ""))
-        return group, labels.get(dialect.rank_label, "") if dialect.rank_label else ""
+    samples: Samples
+    dialect: Dialect
+    kind_label: str
 
-    keys = {key(labels) for labels, _ in samples[dialect.drafts]}
+    def series(self) -> dict[At, Totals]:
+        """Return the totals of every series."""
+        keys = {self._at(labels) for labels, _ in self.samples[self.dialect.drafts]}
+        return {at: self._totals(at) for at in sorted(keys)}
 
-    def summed(name: str, at: tuple[Group, str]) -> float | None:
-        found = [value for labels, value in samples.get(name, []) if key(labels) == at]
+    def running(self) -> dict[Group, float]:
+        """Return running requests by group."""
+        found: dict[Group, float] = {}
+        for labels, value in self.samples.get(self.dialect.running, []):
+            group, _ = self._at(labels)
+            found[group] = found.get(group, 0.0) + value
+        return found
+
+    def _at(self, labels: Mapping[str, str]) -> At:
+        group = Group(labels.get("model_name", ""), labels.get(self.kind_label, ""))
+        return group, labels.get(self.dialect.rank_label, "") if self.dialect.rank_label else ""
+
+    def _totals(self, at: At) -> Totals:
+        names = self.dialect
+        requests = (self._summed(name, at) for name in names.requests)
+        if names.drafts_by_position:
+            drafts = next(iter(self._by_position(names.drafts, at)), 0.0)
+        else:
+            drafts = self._summed(names.drafts, at) or 0.0
+        return Totals(
+            drafts=drafts,
+            draft_tokens=self._summed(names.draft_tokens, at),
+            accepted=self._summed(names.accepted, at),
+            requests=next((found for found in requests if found is not None), None),
+            generated=self._summed(names.generated, at),
+            by_position=self._by_position(names.by_position, at),
+            created_s=self._summed(names.drafts.removesuffix("_total") + "_created", at),
+        )
+
+    def _summed(self, name: str, at: At) -> float | None:
+        found = [value for labels, value in self.samples.get(name, []) if self._at(labels) == at]
         return _finite(name, sum(found)) if found else None
 
-    def first(names: tuple[str, ...], at: tuple[Group, str]) -> float | None:
-        return next((found for name in names if (found := summed(name, at)) is not None), None)
-
-    def positions(name: str, at: tuple[Group, str]) -> tuple[float, ...]:
+    def _by_position(self, name: str, at: At) -> tuple[float, ...]:
         found: dict[int, float] = {}
-        for labels, value in samples.get(name, []):
-            if key(labels) == at and labels.get(dialect.position_label, "").isdecimal():
-                place = int(labels[dialect.position_label])
-                found[place] = found.get(place, 0.0) + _finite(name, value)
+        for labels, value in self.samples.get(name, []):
+            place = labels.get(self.dialect.position_label, "")
+            if self._at(labels) == at and place.isdecimal():
+                found[int(place)] = found.get(int(place), 0.0) + _finite(name, value)
         return tuple(value for _, value in sorted(found.items()))
-
-    def drafts(at: tuple[Group, str]) -> float:
-        if dialect.drafts_by_position:
-            return next(iter(positions(dialect.drafts, at)), 0.0)
-        return summed(dialect.drafts, at) or 0.0
-
-    return {
-        at: Totals(
-            drafts=drafts(at),
-            draft_tokens=summed(dialect.draft_tokens, at),
-            accepted=summed(dialect.accepted, at),
-            requests=first(dialect.requests, at),
-            generated=summed(dialect.generated, at),
-            by_position=positions(dialect.by_position, at),
-            created_s=summed(dialect.drafts.removesuffix("_total") + "_created", at),
-        )
-        for at in sorted(keys)
-    }
-
-
-def _running(samples: Samples, dialect: Dialect, kind_label: str) -> dict[Group, float]:
-    found: dict[Group, float] = {}
-    for labels, value in samples.get(dialect.running, []):
-        group = Group(labels.get("model_name", ""), labels.get(kind_label, ""))
-        found[group] = found.get(group, 0.0) + value
-    return found
 
 
 def _finite(name: str, value: float) -> float:

@@ -39,12 +39,24 @@ _COUNTED = ("drafts", "draft_tokens", "accepted", "requests", "generated")
 
 
 def restarted(before: Totals, after: Totals) -> bool:
-    """Return whether the counters began anew between two readings."""
+    """Return whether the counters began anew between two readings.
+
+    More tokens accepted than drafted in between gives away one that all counters have
+    made up for. What else has been made up for, and has no creation time, is not seen.
+    """
     if None not in (before.created_s, after.created_s) and before.created_s != after.created_s:
         return True
     pairs = [(getattr(before, name), getattr(after, name)) for name in _COUNTED]
     pairs += list(zip(before.by_position, after.by_position, strict=False))
-    return any(old is not None and new is not None and new < old for old, new in pairs)
+    known = [new - old for old, new in pairs if old is not None and new is not None]
+    return any(rise < 0 for rise in known) or _more_than_drafted(before, after)
+
+
+def _more_than_drafted(before: Totals, after: Totals) -> bool:
+    if after.accepted is None or after.draft_tokens is None:
+        return False
+    drafted = _rise(before.draft_tokens, after.draft_tokens)
+    return _rise(before.accepted, after.accepted) > drafted
 
 
 def growth(before: Totals, after: Totals) -> Growth:
