@@ -8,8 +8,8 @@ Time of day is a label only, so a clock that is set changes nothing.
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from draftgate.errors import MeasurementError
-from draftgate.stats.level import Level
+from draftgate.errors import MeasurementError, SpecError
+from draftgate.stats.level import FEWEST_VALUES, Level
 from draftgate.stats.shifts import Wanted
 from draftgate.watch.judge import Judged, judge, learn, with_level
 from draftgate.watch.page import Group, Page, Totals
@@ -40,13 +40,26 @@ class Plan:
         wanted: What detectors look for.
         learn_windows: Windows to learn a group's level from where it has none; None for
             not at all.
-        still_s: Seconds of traffic without a verify step that are too many.
+        still_s: Seconds of traffic without a verify step that are too many, > 0.
+
+    Raises:
+        SpecError: If a number is out of its range.
     """
 
     size: WindowSize = field(default_factory=WindowSize)
     wanted: Wanted = field(default_factory=Wanted)
     learn_windows: int | None = 50
     still_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.learn_windows is not None and self.learn_windows < FEWEST_VALUES:
+            raise SpecError(
+                f"watch: --learn must be {FEWEST_VALUES} or more windows, got "
+                f"{self.learn_windows}. 50 are a good number."
+            )
+        if not 0 < self.still_s < float("inf"):
+            raise SpecError(f"watch: --still-after must be > 0 seconds, got {self.still_s:g}.")
 
 
 @dataclass(frozen=True, slots=True)
