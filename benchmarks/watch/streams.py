@@ -37,7 +37,7 @@ class Bank:
         mean: Learned log length; shape (streams,).
         sd: Bound on the spread; shape (streams,).
         size: Verify steps of a learned window; shape (streams,).
-        margin: In bounds on the spread; shape (streams, 4).
+        margin: Of each size, in bounds on the spread; shape (streams, 4, 3).
         steps: What sizes exceed the margin by; shape (streams, 4, 3).
         cap: Evidence that each size may have at most; shape (4, 3).
         weights: Share of each size; shape (4, 3), 0 where a detector has fewer.
@@ -65,12 +65,12 @@ class Bank:
         """
         sign = np.array([-1.0 if shift.downward else 1.0 for shift in SHIFTS])
         evidence = np.zeros(self.steps.shape)
-        first = np.zeros(self.margin.shape, dtype=int)
+        first = np.zeros(self.margin.shape[:2], dtype=int)
         thresholds = (self.cap * self.weights).max(axis=1)
         half = self.steps**2 / 2
         for t in range(values.shape[1]):
             z = self.away(values[:, t], sizes[:, t])[:, None] * sign
-            excess = np.minimum(z - self.margin, CLIP)[:, :, None]
+            excess = np.minimum(z[:, :, None] - self.margin, CLIP)
             evidence = np.minimum((1 + evidence) * np.exp(self.steps * excess - half), self.cap)
             hit = (evidence * self.weights).sum(axis=2) >= thresholds * (1 - 1e-12)
             first[(first == 0) & hit] = t + 1
@@ -86,18 +86,19 @@ def learn(values: Floats, sizes: Floats, wanted: Wanted, least_sd: float = 1e-4)
     freedom = count - 1
     bound = sd * math.sqrt(freedom / stats.chi2.ppf(1 - levels.CONFIDENCE, freedom))
     error = stats.t.ppf(levels.CONFIDENCE, freedom) * sd / math.sqrt(count)
-    margin = np.zeros((mean.size, len(SHIFTS)))
     steps = np.zeros((mean.size, len(SHIFTS), len(MULTIPLES)))
+    margin = np.zeros(steps.shape)
     weights = np.zeros((len(SHIFTS), len(MULTIPLES)))
     for i, shift in enumerate(SHIFTS):
         sign = -1.0 if shift.downward else 1.0
-        margin[:, i] = (_size(mean, sign * wanted.tolerated) + error) / bound
+        nothing = (_size(mean, sign * wanted.tolerated) + error) / bound
         changes = (wanted.slide,) if shift.slow else tuple(wanted.change * m for m in MULTIPLES)
         weights[i, : len(changes)] = (1.0,) if shift.slow else WEIGHTS
         for j, change in enumerate(changes):
             size = _size(mean, max(sign * change, -0.95)) / bound
-            wide = np.maximum(size, 2 * margin[:, i]) - margin[:, i]
-            steps[:, i, j] = np.minimum(wide, CLIP)
+            size = np.maximum(size, 2 * nothing)
+            steps[:, i, j] = np.minimum(size - nothing, CLIP)
+            margin[:, i, j] = np.maximum(nothing, (size + nothing - CLIP) / 2)
     thresholds = np.array([wanted.run_length / BUDGET[shift] for shift in SHIFTS])
     cap = thresholds[:, None] / np.where(weights > 0, weights, 1.0) * (weights > 0)
     return Bank(mean, bound, np.array([o.size for o in learned]), margin, steps, cap, weights)

@@ -79,15 +79,25 @@ class EDetector:
         """Return b of each shift: what it exceeds the margin by, at most `clip`."""
         return np.minimum(np.asarray(self.shifts) - self.margin, self.clip)
 
+    @property
+    def margins(self) -> Floats:
+        """Return the mean up to which each shift gathers nothing.
+
+        The margin itself, as far as steps are not clipped. Beyond that it rises, so that
+        evidence for a shift grows only past halfway from the margin to it, however small
+        the spread is: b x - b^2 / 2 > 0 where the mean is over margin + b / 2.
+        """
+        halfway = (np.asarray(self.shifts) + self.margin) / 2
+        return np.asarray(np.maximum(self.margin, halfway - self.clip / 2))
+
     def log_ratios(self, values: Floats) -> Floats:
         """Return each shift's log e-value of each value; shape (..., shifts).
 
-        With x the excess over the margin, at most `clip`: b x - b^2 / 2. Its exponential
-        has a mean of at most 1 while the mean of the values is at most the margin.
+        With x the excess over the shift's margin, at most `clip`: b x - b^2 / 2. Its
+        exponential has a mean of at most 1 while the mean of the values is at most `margin`.
         """
-        steps = self.steps
-        excess = np.minimum(np.asarray(values) - self.margin, self.clip)
-        return np.asarray(excess[..., None] * steps - steps**2 / 2)
+        excess = np.minimum(np.asarray(values)[..., None] - self.margins, self.clip)
+        return np.asarray(self.steps * excess - self.steps**2 / 2)
 
     def advance(self, state: Floats, values: Floats) -> Floats:
         """Return the state after one more value of each stream.
@@ -125,14 +135,14 @@ class EDetector:
         """Return about how many values a lasting mean of `shift` takes to alarm; inf if never.
 
         The best single component: (log threshold - log weight) over its mean growth
-        b (shift - margin) - b^2 / 2, and at least 1. What had built up before the
+        b x - b^2 / 2 (as in `log_ratios`), and at least 1. What had built up before the
         change, overshoot and clipping are left out.
 
         Source:
             First order of Wald's identity, as in Lorden, Ann. Math. Stat. 42 (1971) 1897.
         """
         steps = self.steps
-        growth = steps * min(shift - self.margin, self.clip) - steps**2 / 2
+        growth = steps * np.minimum(shift - self.margins, self.clip) - steps**2 / 2
         needed = math.log(self.threshold) - np.log(self.weights)
         delays = np.where(growth > 0, needed / np.where(growth > 0, growth, 1.0), np.inf)
         return float(max(1.0, delays.min()))

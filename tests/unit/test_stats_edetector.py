@@ -14,20 +14,24 @@ def literal(found: EDetector, values: list[float]) -> float:
     """Return the evidence by its definition: likelihood ratios from every start, summed."""
     total = 0.0
     for shift, weight in zip(found.shifts, found.weights, strict=True):
-        step = min(shift - found.margin, found.clip)
-        ratios = [math.exp(step * min(z - found.margin, found.clip) - step**2 / 2) for z in values]
+        step, margin = shift - found.margin, found.margin
+        if step > found.clip:
+            step, margin = found.clip, (shift + margin - found.clip) / 2
+        ratios = [math.exp(step * min(z - margin, found.clip) - step**2 / 2) for z in values]
         total += weight * sum(math.prod(ratios[start:]) for start in range(len(values)))
     return total
 
 
+@pytest.mark.parametrize("shifts", [(1.0, 2.0), (1.0, 9.0)])
 @pytest.mark.parametrize("count", [1, 2, 7, 30])
-def test_evidence_is_the_sum_over_starts(count: int) -> None:
+def test_evidence_is_the_sum_over_starts(count: int, shifts: tuple[float, ...]) -> None:
     """The recursion gives the sum of products over all starts, as the definition does."""
     values = np.random.default_rng(count).normal(0.0, 1.0, count)
+    found = EDetector(shifts, (0.5, 0.5), margin=0.2, threshold=500.0)
 
-    shares = PLAIN.shares(values)
+    shares = found.shares(values)
 
-    assert shares[-1] * math.log(500.0) == pytest.approx(math.log(literal(PLAIN, values.tolist())))
+    assert shares[-1] * math.log(500.0) == pytest.approx(math.log(literal(found, values.tolist())))
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.2])
@@ -94,6 +98,16 @@ def test_one_wild_value_does_not_alarm() -> None:
 
     assert found.shares(np.array([1e6]))[0] < 1
     assert found.shares(np.array([1e6, 1e6]))[1] >= 1
+
+
+@pytest.mark.parametrize("shift", [3.0, 30.0, 300.0])
+def test_less_than_half_of_a_shift_gathers_nothing(shift: float) -> None:
+    """However small the spread is, 45 % of the shift never alarms and all of it does at once."""
+    found = EDetector((shift,), (1.0,), 0.0, 30_000.0)
+
+    assert (found.shares(np.full(1_000, 0.45 * shift)) < 1).all()
+    assert (found.shares(np.full(3, shift)) >= 1).any() == (shift > 4)
+    assert found.expected_delay(0.45 * shift) == math.inf
 
 
 def test_shift_within_the_margin_is_never_found() -> None:
