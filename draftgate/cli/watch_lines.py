@@ -62,7 +62,7 @@ class Lines:
             self._level(event.group, event.after)
         for alarm in event.raised:
             self.alarmed = True
-            _print(f"{name}: ALARM {alarm.value}: {ABOUT[alarm]}")
+            _print(f"{name}: ALARM {alarm.value}: {ABOUT[alarm]}{_since(event.after, alarm)}")
         for alarm in event.cleared:
             _print(f"{name}: over: {alarm.value}")
 
@@ -108,6 +108,15 @@ def window_text(watched: Watched, learn_windows: int | None) -> str:
     elif learn_windows is not None:
         parts.append(f"learning {len(judged.learning)} of {learn_windows}")
     return ", ".join(parts)
+
+
+def _since(watched: Watched, alarm: Alarm) -> str:
+    """Return about when it began, where that is known."""
+    rising = {one.shift.value: one.rising_since for one in watched.judged.evidence}
+    since = rising.get(alarm.value)
+    if since is None:
+        return ""
+    return f", since about {_local(datetime.fromisoformat(since))}"
 
 
 def _count(windows: float) -> str:

@@ -19,6 +19,10 @@ CLEARED = 0.5
 """Share of the evidence at which an alarm ends: the square root of what raised it, so that an
 alarm does not come and go with each window."""
 
+ROSE = 0.2
+"""Share above which evidence counts as rising, to say since when: unchanged windows stay under
+it nine times in ten (`tests/unit/test_watch_monitor.py`)."""
+
 LEAST_SD = 1e-4
 """Floor of a window's spread in the log of length: 0.01 %, the digits that lines print. Drafts
 that are always accepted in full do not differ at all."""
@@ -32,12 +36,14 @@ class Evidence:
         shift: What it looks for.
         logs: Its state, one log per size looked for.
         share: Log evidence as a share of what alarms.
+        rising_since: When it last rose from nearly none, ISO 8601; about when a change began.
         alarmed_at: When the alarm that stands was raised, ISO 8601; None without one.
     """
 
     shift: Shift
     logs: tuple[float, ...]
     share: float = 0.0
+    rising_since: str | None = None
     alarmed_at: str | None = None
 
 
@@ -132,8 +138,9 @@ def judge(judged: Judged, window: Growth, wanted: Wanted, now: str) -> Judged:
         z = standardised(level, one.shift, value, window.drafts)
         state = found[one.shift].advance(np.array(one.logs), np.array(z))
         share = float(found[one.shift].share(state))
+        since = (one.rising_since or now) if share > ROSE else None
         evidence.append(
-            Evidence(one.shift, tuple(state.tolist()), share, _alarmed(one, share, now))
+            Evidence(one.shift, tuple(state.tolist()), share, since, _alarmed(one, share, now))
         )
     return replace(judged, evidence=tuple(evidence), windows=judged.windows + 1, last=window)
 

@@ -98,6 +98,32 @@ def test_drop_is_cleared_when_acceptance_is_back() -> None:
     assert Alarm.RISE not in {alarm for event in watch.events for alarm in event.raised}
 
 
+def test_alarm_tells_about_when_the_change_began() -> None:
+    """The evidence of a drop rose in one of its first windows."""
+    watch, traffic = learned()
+    for _ in range(40):
+        watch.read(traffic.serve())
+    began = watch.monitor.scrapes
+    traffic.per_step *= 0.85
+    windows_until(watch, traffic, Alarm.DROP)
+
+    (drop,) = [one for one in watch.monitor.groups[GROUP].judged.evidence if one.alarmed_at][:1]
+    assert drop.rising_since is not None
+    assert 0 <= int(drop.rising_since.split()[1]) - began <= 2
+
+
+def test_evidence_of_unchanged_windows_is_seldom_rising() -> None:
+    """In nine of ten of 400 unchanged windows no detector's evidence rises."""
+    watch, traffic = learned()
+    rising = 0
+    for _ in range(400):
+        watch.read(traffic.serve())
+        evidence = watch.monitor.groups[GROUP].judged.evidence
+        rising += sum(one.rising_since is not None for one in evidence)
+
+    assert rising <= 0.1 * 4 * 400
+
+
 def test_slow_slide_is_raised_before_a_tenth_is_lost() -> None:
     """A loss of 0.1 % a window alarms as a slide, and the level at which it does is told."""
     watch, traffic = learned()
