@@ -22,6 +22,7 @@ from draftgate.cli.noise import add_noise
 from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
+from draftgate.cli.watch import add_watch
 from draftgate.errors import DraftgateError
 from draftgate.hidden import hide
 
@@ -33,6 +34,7 @@ _FAMILIES = (
     add_compare,
     add_load,
     add_check,
+    add_watch,
     add_calibrate,
     add_noise,
     add_history,

@@ -30,6 +30,7 @@ class Exit(enum.IntEnum):
     NO_BASELINE = 4, "no baseline fits, or one is damaged"
     ENGINE = 5, "the server did not start, died or did not answer"
     INCONCLUSIVE = 6, "no loss or fault was shown, but the evidence doesn't suffice to pass"
+    ALARM = 7, "`watch --fail-on-alarm` ended after an alarm"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
     meaning: str

@@ -266,6 +266,24 @@ def launch(
     return engine
 
 
+def read_page_at(url: str, name: str, api_key_env: str | None = None) -> str:
+    """Return what a GET of a whole address answers, from a server that is nobody's arm.
+
+    Args:
+        url: Address with its path.
+        name: Who asks, for messages.
+        api_key_env: Name of the variable that holds the key; None without one.
+
+    Raises:
+        SpecError: If the address is no http(s) one, or the key is not set.
+        EngineError: If nothing answers, or with an error.
+    """
+    request = urllib.request.Request(_checked_url(url))  # noqa: S310 - checked here
+    if api_key_env is not None:
+        request.add_header("Authorization", f"Bearer {read_key(api_key_env)}")
+    return _fetch(request, name, None)
+
+
 def free_port() -> int:
     """Return a loopback port that is free now."""
     with socket.socket() as probe:

@@ -1,0 +1,1 @@
+"""Measurements of the live monitor of draft acceptance."""

@@ -1,0 +1,86 @@
+"""Real Prometheus programs for tests: found or the test is skipped, or failed where promised."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftgate.engines.running import free_port
+
+REQUIRE = "DRAFTGATE_REQUIRE_PROMETHEUS"
+
+RULES = Path(__file__).parents[2] / "gpu-ci" / "prometheus" / "draft-acceptance.rules.yml"
+
+
+def require(program: str) -> str:
+    """Return the path of a program; skip the test without it, or fail it where it was promised."""
+    found = shutil.which(program)
+    if found is None:
+        message = f"no {program} on PATH: the alert rules are not tried. Install prometheus."
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(f"{REQUIRE} is set, but there is {message}")
+        pytest.skip(message)
+    return found
+
+
+def promtool(*args: str | Path) -> str:
+    """Return what promtool wrote.
+
+    Raises:
+        AssertionError: If it failed.
+    """
+    done = subprocess.run(
+        [require("promtool"), *map(str, args)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def prometheus(folder: Path, config: str) -> Iterator[str]:
+    """Yield the address of a Prometheus with this configuration, its data below `folder`."""
+    program = require("prometheus")
+    (folder / "prometheus.yml").write_text(config, encoding="utf-8")
+    url = f"http://127.0.0.1:{free_port()}"
+    log = (folder / "prometheus.log").open("w", encoding="utf-8")
+    server = subprocess.Popen(
+        [
+            program,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'tsdb'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+        ],
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        yield url
+    finally:
+        server.terminate()
+        server.wait(20)
+        log.close()
+
+
+def wait_for(what: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+    """Return the first answer that is true.
+
+    Raises:
+        AssertionError: If none was in time; the message holds the last one.
+    """
+    end = time.monotonic() + timeout_s
+    answer: Any = None
+    while time.monotonic() < end:
+        try:
+            answer = ask()
+        except OSError as error:  # not up yet
+            answer = error
+        if answer and not isinstance(answer, OSError):
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: not within {timeout_s:g} s; last seen {answer!r}")
