@@ -46,9 +46,7 @@ def samples(tokenizer: Any, path: Path) -> list[tuple[list[int], int]]:
     """Return (tokens, where the answer begins) of each conversation."""
     found = []
     for talk in conversations(path):
-        prompt = tokenizer.apply_chat_template(
-            talk[:1], tokenize=False, add_generation_prompt=True
-        )
+        prompt = tokenizer.apply_chat_template(talk[:1], tokenize=False, add_generation_prompt=True)
         whole = tokenizer.apply_chat_template(talk, tokenize=False).rstrip("\n")
         first = tokenizer(prompt, add_special_tokens=False)["input_ids"]
         found.append((tokenizer(whole, add_special_tokens=False)["input_ids"], len(first)))

@@ -20,7 +20,7 @@ estimate, at 10 it is 1.23 times."""
 CONFIDENCE = 0.75
 """One-sided coverage of the bound on the spread, and of each of those on the mean. With .9 a
 drop of a tenth takes a window more; with .5 the run length is 4 times less, and with nothing
-tolerated under what was asked for (docs/decisions/0013)."""
+tolerated under what was asked for (docs/decisions/0014)."""
 
 _LARGEST_RHO = 0.9
 """Correlation of neighbours above which there is no level but a walk."""
