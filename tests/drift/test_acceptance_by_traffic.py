@@ -1,6 +1,7 @@
 """Acceptance of every speculative arm on each kind of traffic: real, and as it was."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -72,6 +73,10 @@ def test_weakened_draft_is_a_regression_and_no_change_is_none(
     session = draftgate_session
     arm = session.profile.arm("draft_model")
     traffic = traffic_of(PLANTED_KIND, session.profile.workload.seed, short=session.options.short)
+    if session.options.short:
+        # At 8 streams batches depend on timing and bfloat16 on batches: seen to move single prompts
+        # so far that 16 of them cannot rule out 5 % for the same server. One stream repeats.
+        traffic = replace(traffic, concurrency=1)
 
     def measured(engine: RunningEngine) -> TrafficAcceptance:
         session.say(f"{engine.arm.name} on {PLANTED_KIND}, {len(traffic.prompts)} prompts")
