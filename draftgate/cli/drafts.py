@@ -53,7 +53,12 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         "--folder", type=Path, default=Path("drafts"), metavar="DIR", help="where steps lie"
     )
     parser.add_argument(
-        "--prompts", type=Path, action="append", default=[], metavar="FILE", help="JSONL; repeatable"
+        "--prompts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="JSONL; repeatable",
     )
     parser.add_argument("--until", default=STEPS[-1], metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--tiny", action="store_true", help="every step in minutes, no useful head")
