@@ -76,7 +76,7 @@ def read_samples(folder: Path) -> Samples:
         SpecError: If the file cannot be read.
     """
     try:
-        with np.load(folder / FILE, allow_pickle=False) as held:
+        with (folder / FILE).open("rb") as file, np.load(file, allow_pickle=False) as held:
             return Samples(**{name: held[name] for name in Samples.__slots__})
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise SpecError(
