@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,15 @@ from draftgate.errors import EngineError, SpecError
 
 FILE = "samples.npz"
 
-ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-CPU_ENVIRONMENT = {
-    **ENVIRONMENT,
+ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
 }
-"""Environment of vLLM where nothing else is set. On processors the engine's core stays in this
-process: one start less."""
+"""Environment of vLLM where nothing else is set. The engine's core stays in this process: one start
+less, and a process forked after CUDA was touched cannot use it."""
 
 Ints = NDArray[np.int64]
 
@@ -63,7 +64,9 @@ class Samples:
 
     def answer_mask(self, index: int) -> NDArray[np.bool_]:
         """Return which tokens of one sample are the answer's; shape (length,)."""
-        return np.arange(self.starts[index], self.starts[index + 1]) >= self.answers[index]
+        at = np.arange(self.starts[index], self.starts[index + 1])
+        mask: NDArray[np.bool_] = at >= self.answers[index]
+        return mask
 
 
 def read_samples(folder: Path) -> Samples:
@@ -73,9 +76,9 @@ def read_samples(folder: Path) -> Samples:
         SpecError: If the file cannot be read.
     """
     try:
-        with np.load(folder / FILE, allow_pickle=False) as held:
+        with (folder / FILE).open("rb") as file, np.load(file, allow_pickle=False) as held:
             return Samples(**{name: held[name] for name in Samples.__slots__})
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise SpecError(
             f"{folder / FILE}: got no samples ({error}). Remove {folder} and run again."
         ) from error
@@ -85,6 +88,22 @@ def write_samples(samples: Samples, folder: Path) -> None:
     """Write samples so that `read_samples` returns equal ones."""
     held = {name: getattr(samples, name) for name in Samples.__slots__}
     np.savez(folder / FILE, **held)
+
+
+def check_samples(samples: Samples, step: str) -> None:
+    """Refuse samples that nothing can be learned from, or nothing measured on.
+
+    Raises:
+        SpecError: If none is trained on, or none is both held out and greedy.
+    """
+    learnt = int((~samples.held_out).sum())
+    measured = int((samples.held_out & samples.greedy).sum())
+    if not learnt or not measured:
+        raise SpecError(
+            f"{step}: got {learnt} answers to learn from and {measured} greedy ones held out, "
+            "expected some of either. Take more prompts, raise held_out_ratio, or raise "
+            "max_length if prompts were too long."
+        )
 
 
 def answer(
@@ -105,6 +124,7 @@ def answer(
 
     Raises:
         EngineError: If vLLM does not start or answers nothing.
+        SpecError: If the target has no tokenizer, or what was answered is of no use.
     """
     chosen = read_chosen(prompts)
     rendered = _rendered(target, chosen)
@@ -123,6 +143,7 @@ def answer(
     if not parts:
         raise EngineError("answers: vLLM gave no answer of two tokens or more. Look at its log.")
     samples = _gathered(parts)
+    check_samples(samples, "answers")
     write_samples(samples, folder)
     return {
         "samples": len(samples),
@@ -136,7 +157,13 @@ def answer(
 def _rendered(target: Path, chosen: Sequence[Chosen]) -> list[list[int]]:
     from transformers import AutoTokenizer  # noqa: PLC0415 - optional, and seconds to import
 
-    tokenizer = AutoTokenizer.from_pretrained(str(target))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(target))
+    except (OSError, ValueError) as error:
+        raise SpecError(
+            f"target {target}: got no tokenizer that can be read ({error}). Copy the model's "
+            "tokenizer files into its folder."
+        ) from error
     texts = [
         tokenizer.apply_chat_template(
             [{"role": role, "content": content} for role, content in one.prompt.messages],
@@ -151,13 +178,12 @@ def _rendered(target: Path, chosen: Sequence[Chosen]) -> list[list[int]]:
 def _start(target: Path, recipe: AnswersRecipe, seed: int) -> tuple[Any, str]:
     import torch  # noqa: PLC0415 - optional, and seconds to import
 
-    gpu = torch.cuda.is_available()
-    for name, value in ENVIRONMENT.items() if gpu else CPU_ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import vllm  # noqa: PLC0415 - optional, and seconds to import
 
     options: dict[str, Any] = {"max_num_seqs": 16, "enforce_eager": True}
-    if gpu:
+    if torch.cuda.is_available():
         options = {"max_num_seqs": 1024, "gpu_memory_utilization": 0.5}
     try:
         llm = vllm.LLM(

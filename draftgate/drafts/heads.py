@@ -6,12 +6,13 @@ Speculators 0.9 trains it and vLLM runs it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from draftgate.drafts.packing import Batch
 from draftgate.drafts.recipe import Recipe
+from draftgate.errors import SpecError
 
 Tensor = Any
 
@@ -73,12 +74,12 @@ def new_model(
         target_layer_ids=list(layer_ids),
         ttt_steps=recipe.head.depth,
         num_depths=recipe.head.depth,
-        mask_token_id=_mask_token(config),
+        mask_token_id=_mask_token(config) if recipe.algorithm == "peagle" else None,
         draft_attn_impl="sdpa" if torch.cuda.is_available() else "eager",
     )
     # The target's embedding is used in service: a head's own would be 56 MB of 76.
-    model.embed_tokens.weight.requires_grad_(False)
-    model.lm_head.weight.requires_grad_(recipe.training.train_lm_head)
+    model.embed_tokens.weight.requires_grad_(requires_grad=False)
+    model.lm_head.weight.requires_grad_(requires_grad=recipe.training.train_lm_head)
     return model
 
 
@@ -98,13 +99,9 @@ def call_options(recipe: Recipe) -> dict[str, Any]:
 
 def forward(model: Any, batch: Batch, options: Mapping[str, Any]) -> tuple[Tensor, Any]:
     """Return (loss, metrics) of a batch."""
-    _, loss, metrics = model(**asdict_shallow(batch), **options)
+    tensors = {name: getattr(batch, name) for name in Batch.__slots__}
+    _, loss, metrics = model(**tensors, **options)
     return loss, metrics
-
-
-def asdict_shallow(batch: Batch) -> dict[str, Tensor]:
-    """Return a batch's tensors by name, without copies."""
-    return {name: getattr(batch, name) for name in Batch.__slots__}
 
 
 def learned(recipe: Recipe, metrics: Sequence[Mapping[str, Tensor]]) -> Learned:
@@ -123,10 +120,9 @@ def learned(recipe: Recipe, metrics: Sequence[Mapping[str, Tensor]]) -> Learned:
 
 def as_facts(found: Learned) -> dict[str, Any]:
     """Return what was learned as JSON values, rounded to what they are worth."""
-    rounded = [round(share, 4) for share in found.accuracy]
-    return asdict(found) | {
+    return {
         "loss": round(found.loss, 4),
-        "accuracy": rounded,
+        "accuracy": [round(share, 4) for share in found.accuracy],
         "acceptance_length": round(found.acceptance_length, 3),
     }
 
@@ -136,7 +132,7 @@ def _class_of(recipe: Recipe) -> Any:
 
     # Speculators compiles the forward pass on a GPU; each step has another length here, and would
     # be compiled anew.
-    torch._dynamo.config.disable = True  # type: ignore[attr-defined] # loaded lazily
+    torch._dynamo.config.disable = True  # noqa: SLF001 (PyTorch's documented switch)
     if recipe.algorithm == "peagle":
         from speculators.models.peagle import PEagleDraftModel  # noqa: PLC0415 - optional
 
@@ -147,6 +143,19 @@ def _class_of(recipe: Recipe) -> Any:
 
 
 def _mask_token(config: Any) -> int:
-    """Return the token that stands at places not yet drafted: one that text does not hold."""
+    """Return the token that stands at places not yet drafted: padding, else the begin of text.
+
+    SmolLM2's padding is also its end of text. That confuses nothing, since nothing is
+    drafted after an end.
+
+    Raises:
+        SpecError: If the target names neither.
+    """
     token = config.pad_token_id
-    return int(config.bos_token_id if token is None else token)
+    token = config.bos_token_id if token is None else token
+    if token is None:
+        raise SpecError(
+            "target: got a config.json without pad_token_id and bos_token_id, expected one of "
+            "them for a P-EAGLE head. Add the id of a token that text does not hold."
+        )
+    return int(token)

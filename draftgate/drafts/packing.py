@@ -71,7 +71,13 @@ def packs(
 def steps_of(
     lengths: Sequence[int], indices: Sequence[int], *, tokens: int, seed: int, first: int, last: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yield (step, its samples) for steps `first` to `last` - 1, through as many epochs as needed."""
+    """Yield (step, its samples) for steps `first` to `last` - 1, epoch after epoch.
+
+    Raises:
+        ValueError: If there is no sample.
+    """
+    if not len(indices):
+        raise ValueError("got no samples, expected one or more to make steps of")
     step = epoch = 0
     while step < last:
         for pack in packs(lengths, indices, tokens=tokens, seed=seed, epoch=epoch):

@@ -9,7 +9,7 @@ next one's, so a change of recipe redoes what it touches and nothing else.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import shutil
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +20,9 @@ from draftgate.drafts.export import export_head
 from draftgate.drafts.prompts import choose_prompts, files_digest
 from draftgate.drafts.recipe import Recipe
 from draftgate.drafts.states import Computed, Source, Stored, default_layer_ids, store_states
-from draftgate.drafts.steps import Facts, Say, Step, facts, made
+from draftgate.drafts.steps import STAMP, Facts, Say, Step, facts, made
 from draftgate.drafts.training import WEIGHTS, Lesson, train
+from draftgate.drafts.vocabulary import FILE as VOCABULARY
 from draftgate.drafts.vocabulary import choose_vocabulary, read_vocabulary
 from draftgate.errors import SpecError
 from draftgate.targets import resolve_target
@@ -82,10 +83,13 @@ class _Makers:
                 "Download it, and give its folder with --target."
             )
         self._target = target
-        config = _config(target)
-        self._target_vocab = int(config["vocab_size"])
-        layers = job.recipe.head.layer_ids
-        self._layer_ids = layers or default_layer_ids(int(config["num_hidden_layers"]))
+        self._target_vocab, layers = _sizes(target)
+        self._layer_ids = job.recipe.head.layer_ids or default_layer_ids(layers)
+        if self._layer_ids[-1] >= layers:
+            raise SpecError(
+                f"recipe {job.recipe.name}: head.layer_ids: got {self._layer_ids[-1]}, expected "
+                f"numbers below {layers}, the layers of {target}. Correct the value."
+            )
 
     def made(self, name: str) -> Path:
         """Return the folder of a step whose forerunners are done."""
@@ -178,7 +182,7 @@ class _Makers:
                 job.recipe,
                 self._target,
                 read_vocabulary(vocabulary),
-                tuple(self._layer_ids),
+                self._layer_ids,
                 samples,
                 self._source(states),
                 None if job.start is None else job.start / WEIGHTS,
@@ -221,25 +225,27 @@ def target_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _sizes(folder: Path) -> tuple[int, int]:
+    """Return how many tokens and layers a model has."""
     try:
-        return dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int(config["vocab_size"]), int(config["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
-            f"target {folder}: got no config.json that can be read ({error}). Give a folder in "
-            "Hugging Face's format."
+            f"target {folder}: got no config.json with vocab_size and num_hidden_layers ({error}). "
+            "Give the folder of a language model in Hugging Face's format."
         ) from error
 
 
 def _copy_vocabulary(start: Path, folder: Path) -> Facts:
     """Take the vocabulary that the first weights were trained with."""
-    about = json.loads((start / "step.json").read_text(encoding="utf-8"))["about"]
-    source = start.parent / about["after"][1]
-    for path in source.glob("*.npz"):
-        (folder / path.name).write_bytes(path.read_bytes())
+    try:
+        about = json.loads((start / STAMP).read_text(encoding="utf-8"))["about"]
+        source = start.parent / about["after"][1]
+        shutil.copyfile(source / VOCABULARY, folder / VOCABULARY)
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise SpecError(
+            f"--start {start}: got no finished training with its vocabulary beside it ({error}). "
+            "Give a folder training-... with the vocabulary-... it was made from."
+        ) from error
     return {"of": source.name}
-
-
-def steps_told(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
-    """Return what finished steps say of themselves, by step, for a model card."""
-    return {folder.name.rpartition("-")[0]: facts(folder) for folder in folders}

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftgate.datasets import Prompt, read_prompts, shuffled
+from draftgate.datasets import Prompt, shuffled
 from draftgate.datasets.builtin import KINDS, stored
+from draftgate.datasets.jsonl import read_prompts
 from draftgate.drafts.recipe import PromptsRecipe
 from draftgate.drafts.steps import Facts
 from draftgate.drafts.written import written_prompts

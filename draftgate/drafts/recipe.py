@@ -197,10 +197,10 @@ def _one_of(*names: str) -> Rule:
     return Rule(f"one of {', '.join(names)}", lambda v: v in names, choices=names)
 
 
-def _numbers() -> Rule:
+def _temperatures() -> Rule:
     return Rule(
-        "a list of numbers >= 0",
-        lambda v: isinstance(v, list) and v != [] and all(is_number(n) and n >= 0 for n in v),
+        "a list of numbers >= 0 with 0 among them: held-out answers are measured greedily",
+        lambda v: isinstance(v, list) and 0 in v and all(is_number(n) and n >= 0 for n in v),
         lambda v: tuple(float(n) for n in v),
     )
 
@@ -209,7 +209,10 @@ def _layer_ids() -> Rule:
     return Rule(
         "a list of layer numbers that rise",
         lambda v: (
-            isinstance(v, list) and all(is_integer(n) and n >= 0 for n in v) and v == sorted(set(v))
+            isinstance(v, list)
+            and v != []
+            and all(is_integer(n) and n >= 0 for n in v)
+            and v == sorted(set(v))
         ),
         tuple,
     )
@@ -258,7 +261,7 @@ _TABLES: dict[str, tuple[Any, dict[str, Key]]] = {
     "answers": (
         AnswersRecipe,
         {
-            "temperatures": Key(_numbers(), required=True),
+            "temperatures": Key(_temperatures(), required=True),
             "max_tokens": Key(_whole(2), required=True),
             "max_length": Key(_whole(8), required=True),
         },

@@ -56,14 +56,14 @@ def default_layer_ids(num_layers: int) -> tuple[int, int, int]:
     """Return the three layers that EAGLE-3 heads read where nothing else is said.
 
     Raises:
-        SpecError: If the target has fewer than six layers, where they are not distinct.
+        SpecError: If the target has fewer than seven layers, where they are not distinct.
 
     Source:
         `get_eagle3_aux_hidden_state_layers` of vLLM's models: (2, n // 2, n - 3).
     """
-    if num_layers < 6:
+    if num_layers < 7:
         raise SpecError(
-            f"layer_ids: got a target of {num_layers} layers, expected 6 or more. Name layer_ids "
+            f"layer_ids: got a target of {num_layers} layers, expected 7 or more. Name layer_ids "
             "in [head]."
         )
     return (2, num_layers // 2, num_layers - 3)

@@ -85,7 +85,7 @@ def facts(folder: Path) -> dict[str, Any]:
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         return dict(stamp["facts"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
             f"{folder}: got no finished step ({error}). Remove the folder and run again."
         ) from error

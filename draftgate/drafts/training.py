@@ -8,17 +8,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
-from draftgate.drafts.answers import Samples
+from draftgate.drafts.answers import Samples, check_samples
 from draftgate.drafts.heads import Learned, as_facts, call_options, forward, learned, new_model
 from draftgate.drafts.packing import batch_of, packs, steps_of
 from draftgate.drafts.recipe import Recipe, TrainingRecipe
 from draftgate.drafts.states import Source, States
 from draftgate.drafts.steps import Facts, Say
+from draftgate.errors import SpecError
 
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "head.pt"
@@ -72,7 +74,10 @@ def train(lesson: Lesson, folder: Path, say: Say, clock: Clock = SYSTEM_CLOCK) -
         clock: Source of times.
 
     Returns:
-        Samples, tokens and steps seen, and all evaluations on held-out answers.
+        Steps taken, samples and parameters, and all evaluations on held-out answers.
+
+    Raises:
+        SpecError: If samples are of no use, or the first weights are of another head.
     """
     return _Training(lesson, folder, say, clock).run()
 
@@ -103,13 +108,14 @@ class _Training:
         self._clock = clock
         self._gpu = torch.cuda.is_available()
         # cuDNN plans its attention anew for every length, 17 ms a call on an H200.
-        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+        check_samples(lesson.samples, "training")
         recipe = lesson.recipe
         torch.manual_seed(recipe.seed)
         self._model = new_model(recipe, lesson.target, lesson.vocabulary, lesson.layer_ids)
         self._model = self._model.to("cuda" if self._gpu else "cpu").float()
         if lesson.start is not None:
-            self._load(torch.load(lesson.start, map_location="cpu", weights_only=True))
+            self._begin_with(lesson.start)
         self._weights = [p for p in self._model.parameters() if p.requires_grad]
         self._optimiser = torch.optim.AdamW(
             self._weights, lr=recipe.training.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
@@ -118,31 +124,33 @@ class _Training:
         self._lengths = np.diff(lesson.samples.starts).tolist()
         self._evaluations: list[dict[str, Any]] = []
         self._step = 0
+        self._elapsed_s = 0.0
 
     def run(self) -> Facts:
         recipe, torch = self._lesson.recipe, self._torch
         self._resume()
-        first, begin_ns = self._step, self._clock.now_ns()
-        said = saved = begin_ns
+        begin_ns = self._clock.now_ns() - round(self._elapsed_s * 1e9)
+        said = saved = self._clock.now_ns()
         recent: list[Any] = []
         every = max(1, recipe.training.steps // EVALUATIONS)
-        for step, batch in self._batches(first):
-            elapsed_s = (self._clock.now_ns() - begin_ns) / 1e9
-            done = max(step / recipe.training.steps, elapsed_s / self._lesson.limit_s)
+        for step, batch in self._batches(self._step):
+            done = max(step / recipe.training.steps, self._elapsed_s / self._lesson.limit_s)
             if done >= 1.0:
                 break
             recent.append(self._learn(done, batch))
             self._step = step + 1
-            now = self._clock.now_ns()
-            if now - said > SAY_EVERY_S * 1e9 or self._step == recipe.training.steps:
-                self._tell(learned(recipe, recent), (now - begin_ns) / 1e9 / (self._step - first))
-                recent, said = [], now
             if self._step % every == 0:
                 self._evaluate()
+            now = self._clock.now_ns()
+            self._elapsed_s = (now - begin_ns) / 1e9
+            if now - said > SAY_EVERY_S * 1e9 or self._step == recipe.training.steps:
+                self._tell(learned(recipe, recent))
+                recent, said = [], now
             if now - saved > SAVE_EVERY_S * 1e9:
                 self._save()
                 saved = now
-        self._evaluate()
+        if not self._evaluations or self._evaluations[-1]["step"] != self._step:
+            self._evaluate()
         torch.save(self._kept(), self._folder / WEIGHTS)
         (self._folder / CHECKPOINT).unlink(missing_ok=True)
         return {
@@ -181,6 +189,7 @@ class _Training:
         training = self._lesson.recipe.training
         for group in self._optimiser.param_groups:
             group["lr"] = training.learning_rate * rate_at(done, training)
+        self._draw_by(self._step)
         loss, metrics = self._forward(batch)
         loss.backward()
         self._torch.nn.utils.clip_grad_norm_(self._weights, training.max_grad_norm)
@@ -188,12 +197,18 @@ class _Training:
         self._optimiser.zero_grad(set_to_none=True)
         return metrics
 
+    def _draw_by(self, number: int) -> None:
+        """Let chance go by seed and step alone: P-EAGLE draws which positions it learns."""
+        state = np.random.SeedSequence([self._lesson.recipe.seed, number]).generate_state(1)
+        self._torch.manual_seed(int(state[0]))
+
     def _evaluate(self) -> None:
         samples = self._lesson.samples
         held_out = np.flatnonzero(samples.held_out & samples.greedy).tolist()
         found: list[Any] = []
         seen = 0
         self._model.eval()
+        self._draw_by(0)
         for pack in packs(self._lengths, held_out, tokens=4096, seed=0, epoch=0):
             if seen > EVALUATED_TOKENS:
                 break
@@ -206,7 +221,8 @@ class _Training:
         self._evaluations.append({"step": self._step, **as_facts(result)})
         self._say(f"training: step {self._step}, held out: {_line(result)}")
 
-    def _tell(self, recent: Learned, seconds: float) -> None:
+    def _tell(self, recent: Learned) -> None:
+        seconds = self._elapsed_s / self._step
         steps = self._lesson.recipe.training.steps
         left = seconds * (steps - self._step)
         self._say(
@@ -219,18 +235,28 @@ class _Training:
         state = self._model.state_dict()
         return {name: state[name].detach().cpu() for name in sorted(names)}
 
+    def _begin_with(self, start: Path) -> None:
+        try:
+            self._load(self._torch.load(start, map_location="cpu", weights_only=True))
+        except (OSError, RuntimeError, UnpicklingError) as error:
+            shown = " ".join(str(error).split())
+            raise SpecError(
+                f"--start: got no weights of such a head in {start} ({shown}). Give a training of "
+                "the same algorithm, shape and target architecture."
+            ) from error
+
     def _load(self, weights: dict[str, Tensor]) -> None:
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         learnt = {name for name, p in self._model.named_parameters() if p.requires_grad}
-        if unknown or learnt & set(missing):
-            raise RuntimeError(
-                f"weights of another head: {unknown or sorted(learnt & set(missing))}"
-            )
+        other = sorted({*unknown, *learnt.intersection(missing)})
+        if other:
+            raise RuntimeError(f"weights of another head: {', '.join(other)}")
 
     def _save(self) -> None:
         part = self._folder / f"{CHECKPOINT}.part"
         held = {
             "step": self._step,
+            "elapsed_s": self._elapsed_s,
             "weights": self._kept(),
             "optimiser": self._optimiser.state_dict(),
             "evaluations": self._evaluations,
@@ -245,7 +271,7 @@ class _Training:
         held = self._torch.load(path, map_location="cpu", weights_only=True)
         self._load(held["weights"])
         self._optimiser.load_state_dict(held["optimiser"])
-        self._step = held["step"]
+        self._step, self._elapsed_s = held["step"], held["elapsed_s"]
         self._evaluations = list(held["evaluations"])
         self._say(f"training: goes on at step {self._step}")
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from draftgate.drafts.answers import Samples
+from draftgate.drafts.answers import Ints, Samples, check_samples
 from draftgate.drafts.steps import Facts
+from draftgate.errors import SpecError
 
 FILE = "vocabulary.npz"
 
@@ -30,6 +31,9 @@ def choose_vocabulary(
     Returns:
         Shares of answer tokens that the head can propose, in training and held out.
 
+    Raises:
+        SpecError: If the target has fewer tokens than are to be chosen, or samples are of no use.
+
     Source:
         Speculators' `build_vocab_mappings_from_distribution`: `d2t` holds offsets,
         target id = draft id + d2t[draft id].
@@ -38,6 +42,12 @@ def choose_vocabulary(
         build_vocab_mappings_from_distribution,
     )
 
+    if draft_vocab_size > target_vocab_size:
+        raise SpecError(
+            f"head.draft_vocab_size: got {draft_vocab_size}, expected at most the target's "
+            f"{target_vocab_size} tokens. Lower it in the recipe."
+        )
+    check_samples(samples, "vocabulary")
     seen = answer_counts(samples, target_vocab_size, held_out=False)
     d2t, t2d = build_vocab_mappings_from_distribution(
         {int(token): int(seen[token]) for token in np.flatnonzero(seen)},
@@ -62,7 +72,7 @@ def read_vocabulary(folder: Path) -> tuple[Any, Any]:
         return torch.from_numpy(held["t2d"]), torch.from_numpy(held["d2t"])
 
 
-def answer_counts(samples: Samples, vocab_size: int, *, held_out: bool) -> "np.ndarray[Any, Any]":
+def answer_counts(samples: Samples, vocab_size: int, *, held_out: bool) -> Ints:
     """Return how often each token stands in answers; shape (vocab_size,)."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     for index in np.flatnonzero(samples.held_out == held_out):
