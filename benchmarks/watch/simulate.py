@@ -47,7 +47,7 @@ def main() -> None:
     """Simulate every pool and write one JSON file."""
     parser = argparse.ArgumentParser(description="Simulate the monitor's detectors.")
     parser.add_argument("--streams", type=int, default=2_000)
-    parser.add_argument("--windows", type=int, default=5_000)
+    parser.add_argument("--windows", type=int, default=2_500)
     parser.add_argument("--only", default="", help="pools whose name holds this")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
