@@ -1,11 +1,12 @@
-"""Writing files so that a reader never sees half of one.
+"""Writing files so that a reader never sees half of one, and one writer at a time.
 
 Knows nothing of what is written. Used for baselines, run records and reports.
 """
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +34,27 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock of a file, which is made; the system frees it if the process dies.
+
+    Args:
+        path: The file; it stays.
+        waiting: Called once if another process holds it.
+
+    Raises:
+        OSError: As raised by the file system.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,7 +7,6 @@ PyTorch and Transformers are imported only while a folder is being made.
 """
 
 import errno
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -25,6 +24,7 @@ import platformdirs
 
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import SpecError
+from draftgate.files import locked
 
 Log = Callable[[str], None]
 
@@ -205,7 +205,9 @@ class _Job:
 def _made_once(job: _Job, build: Callable[[Path], None], log: Log) -> Path:
     try:
         if not _is_whole(job.folder):
-            with _locked(job, log):
+            lock = job.parent / f".{job.name}.lock"
+            told = f"Waiting for another process that is making {job.what}"
+            with locked(lock, lambda: log(told)):
                 if not _is_whole(job.folder):
                     _make(job, build, log)
     except OSError as error:
@@ -237,19 +239,6 @@ def _make(job: _Job, build: Callable[[Path], None], log: Log) -> None:
         shutil.rmtree(part, ignore_errors=True)
         raise
     log(f"Made {job.folder} in {(SYSTEM_CLOCK.now_ns() - begin_ns) / 1e9:.0f} s")
-
-
-@contextmanager
-def _locked(job: _Job, log: Log) -> Iterator[None]:
-    """Hold the one lock of a job's name; the system frees it if we die."""
-    job.parent.mkdir(parents=True, exist_ok=True)
-    with (job.parent / f".{job.name}.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log(f"Waiting for another process that is making {job.what}")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _seal(folder: Path, fingerprint: Mapping[str, Any]) -> None:

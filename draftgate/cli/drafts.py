@@ -2,12 +2,12 @@
 
 import argparse
 import math
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from draftgate.cli.commands import Commands, add_command
 from draftgate.cli.exits import Exit, exit_for
+from draftgate.cli.json_file import check_json, write_json
 from draftgate.errors import SpecError
 
 
@@ -43,15 +43,17 @@ def run_train(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     """Measure a head on its target and, if one is given, on the next version."""
-    from draftgate.codec import encode, to_lines  # noqa: PLC0415 - quick start
+    import tempfile  # noqa: PLC0415 - quick start
+
     from draftgate.drafts.check import check_draft, read_draft  # noqa: PLC0415 - quick start
-    from draftgate.files import write_text  # noqa: PLC0415 - quick start
     from draftgate.specfile import load_profile  # noqa: PLC0415 - quick start
 
     for name in ("tokens", "prompts"):
         value = getattr(args, name)
         if value is not None and value < 1:
             raise SpecError(f"drafts check: --{name} got {value}, expected 1 or more.")
+    if args.json is not None:
+        check_json(args.json)
     draft = read_draft(args.draft, tokens=args.tokens)
     profile = load_profile(args.profile, args.set)
     with tempfile.TemporaryDirectory() as scratch:
@@ -64,7 +66,7 @@ def run_check(args: argparse.Namespace) -> int:
             say=_say,
         )
     if args.json is not None:
-        write_text(args.json, to_lines(encode(found)) + "\n")
+        write_json(found, args.json)
     for verdict in found.verdicts:
         print(f"{verdict.outcome.name}: {verdict.arm}: {verdict.reason}")
     return exit_for(found.outcome)

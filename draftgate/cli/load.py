@@ -5,13 +5,12 @@ happens in between is in `draftgate.loadtest`.
 """
 
 import argparse
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftgate.cli.commands import Commands, add_command
 from draftgate.cli.exits import Exit, say
-from draftgate.errors import MeasurementError, SpecError
+from draftgate.cli.json_file import check_json, write_json
+from draftgate.errors import SpecError
 
 if TYPE_CHECKING:  # imported when the command runs, so that the help shows at once
     from draftgate.load.arrivals import Arrivals, ClosedLoop
@@ -36,7 +35,7 @@ def run_load(args: argparse.Namespace) -> int:
 
     test = load_test(args)
     if args.json is not None:
-        _check_writable(args.json)
+        check_json(args.json)
     if not 0.0 <= args.max_failure_share <= 1.0:
         raise SpecError(
             f"--max-failure-share must be from 0 to 1, got {args.max_failure_share:g}. 0.01 lets "
@@ -51,7 +50,7 @@ def run_load(args: argparse.Namespace) -> int:
         line.end()
     print_summary(summary)
     if args.json is not None:
-        _write(summary, args.json)
+        write_json(summary, args.json)
     return _verdict(summary, args.max_failure_share)
 
 
@@ -140,33 +139,6 @@ def _arrivals(args: argparse.Namespace, trace: "Trace | None") -> "ClosedLoop | 
         raise SpecError("load: --think-time belongs to --concurrency; an open loop waits for none.")
     kind = args.arrivals or ("poisson" if trace is None else "replay")
     return parse_arrivals(kind, args.rate, None if trace is None else trace.offsets_s)
-
-
-def _check_writable(path: Path) -> None:
-    """Check before the run that its result can be written.
-
-    Raises:
-        SpecError: If it cannot.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecError(f"--json {path}: {error.strerror}. Name another file.") from error
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise SpecError(f"--json {path}: cannot be written there. Name another file.")
-
-
-def _write(summary: "LoadSummary", path: Path) -> None:
-    from draftgate.codec import encode, to_lines  # noqa: PLC0415 - quick start
-    from draftgate.files import write_text  # noqa: PLC0415 - quick start
-
-    try:
-        write_text(path, to_lines(encode(summary)) + "\n")
-    except OSError as error:
-        raise MeasurementError(
-            f"--json {path}: cannot be written ({error.strerror or error}); the numbers are above. "
-            "Free some space there, or name another file."
-        ) from error
 
 
 def _verdict(summary: "LoadSummary", max_failure_share: float) -> Exit:

@@ -7,14 +7,18 @@ from draftgate.datasets.published import HubFile, Prompts, Published, one_turn
 from draftgate.datasets.rows import Row
 
 
-def _read(rows: Sequence[Row]) -> Prompts:
+def completions(name: str, rows: Sequence[Row]) -> Prompts:
     """Return each function's head with the request to complete it."""
     return Prompts(
         tuple(
-            one_turn("humaneval", i, f"Complete this Python function.\n\n{row.text('prompt')}")
+            one_turn(name, i, f"Complete this Python function.\n\n{row.text('prompt')}")
             for i, row in enumerate(rows, start=1)
         )
     )
+
+
+def _read(rows: Sequence[Row]) -> Prompts:
+    return completions("humaneval", rows)
 
 
 PUBLISHED.register("humaneval")(

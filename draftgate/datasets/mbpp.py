@@ -6,18 +6,13 @@ In HumanEval's form, as `mbpp_sanitized_for_code_generation.jsonl` of CodeT has 
 from collections.abc import Sequence
 
 from draftgate.datasets import PUBLISHED
-from draftgate.datasets.published import Prompts, Published, one_turn
+from draftgate.datasets.humaneval import completions
+from draftgate.datasets.published import Prompts, Published
 from draftgate.datasets.rows import Row
 
 
 def _read(rows: Sequence[Row]) -> Prompts:
-    """Return each function's head with the request to complete it."""
-    return Prompts(
-        tuple(
-            one_turn("mbpp", i, f"Complete this Python function.\n\n{row.text('prompt')}")
-            for i, row in enumerate(rows, start=1)
-        )
-    )
+    return completions("mbpp", rows)
 
 
 PUBLISHED.register("mbpp")(

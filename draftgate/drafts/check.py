@@ -20,18 +20,10 @@ from draftgate.errors import MeasurementError, SpecError
 from draftgate.measure import Traffic, measure_traffic
 from draftgate.records import TrafficAcceptance
 from draftgate.specs import Arm, Profile, SpeculativeConfig
-from draftgate.verdict import Outcome, Verdict
+from draftgate.verdict import Outcome, Verdict, worst
 
 MAX_TOKENS = 64
 CONCURRENCY = 8
-_WORST_FIRST = (
-    Outcome.INVALID_RUN,
-    Outcome.REGRESSION,
-    Outcome.NO_BASELINE,
-    Outcome.INCONCLUSIVE,
-    Outcome.PASS,
-    Outcome.IMPROVEMENT,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,7 @@ class DraftCheck:
     @property
     def outcome(self) -> Outcome:
         """The worst verdict; PASS if there was nothing to judge."""
-        held = {verdict.outcome for verdict in self.verdicts}
-        return next((outcome for outcome in _WORST_FIRST if outcome in held), Outcome.PASS)
+        return worst(self.verdicts) if self.verdicts else Outcome.PASS
 
 
 def read_draft(folder: Path, *, tokens: int | None = None) -> Draft:

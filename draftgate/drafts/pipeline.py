@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from draftgate.drafts.answers import answer, read_samples
+from draftgate.drafts.answers import Samples, answer, read_samples
 from draftgate.drafts.export import export_head
 from draftgate.drafts.prompts import choose_prompts, files_digest
 from draftgate.drafts.recipe import Recipe
@@ -184,7 +184,7 @@ class _Makers:
                 read_vocabulary(vocabulary),
                 self._layer_ids,
                 samples,
-                self._source(states),
+                self._source(states, samples),
                 None if job.start is None else job.start / WEIGHTS,
                 job.limit_s,
             )
@@ -192,8 +192,7 @@ class _Makers:
 
         return Step("training", about, build, resumes=True)
 
-    def _source(self, states: Path) -> Source:
-        samples = read_samples(self._folders["answers"])
+    def _source(self, states: Path, samples: Samples) -> Source:
         if facts(states)["shards"]:
             return Stored(states, samples)
         return Computed(self._target, self._layer_ids, samples)

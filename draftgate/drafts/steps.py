@@ -5,19 +5,17 @@ that of the step before. A step that can go on after a stop keeps its unfinished
 folder; the others begin anew. Knows nothing of heads.
 """
 
-import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.errors import SpecError
-from draftgate.files import write_text
+from draftgate.files import locked, write_text
 
 STAMP = "step.json"
 
@@ -62,8 +60,7 @@ def made(step: Step, root: Path, say: Say, clock: Clock = SYSTEM_CLOCK) -> Path:
     """
     folder = step.folder(root)
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f".{folder.name}.lock"):
+        with locked(root / f".{folder.name}.lock"):
             if (folder / STAMP).is_file():
                 say(f"{step.name}: there ({folder.name})")
             else:
@@ -105,10 +102,3 @@ def _make(step: Step, folder: Path, say: Say, clock: Clock) -> None:
     write_text(part / STAMP, json.dumps(stamp, indent=1, sort_keys=True) + "\n")
     part.rename(folder)
     say(f"{step.name}: done in {seconds:.0f} s")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

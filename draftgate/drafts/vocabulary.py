@@ -74,8 +74,7 @@ def read_vocabulary(folder: Path) -> tuple[Any, Any]:
 
 def answer_counts(samples: Samples, vocab_size: int, *, held_out: bool) -> Ints:
     """Return how often each token stands in answers; shape (vocab_size,)."""
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for index in np.flatnonzero(samples.held_out == held_out):
-        tokens = samples.token_ids[samples.answers[index] : samples.starts[index + 1]]
-        np.add.at(counts, tokens, 1)
-    return counts
+    lengths = np.diff(samples.starts)
+    of_answer = np.arange(len(samples.token_ids)) >= np.repeat(samples.answers, lengths)
+    wanted = of_answer & np.repeat(samples.held_out == held_out, lengths)
+    return np.bincount(samples.token_ids[wanted], minlength=vocab_size)

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from draftgate.errors import DraftgateError
+from draftgate.plugin.asked import Options, short_overrides
 from draftgate.plugin.fixtures import (
     draftgate_session,
     engine_pool,
@@ -25,7 +26,7 @@ from draftgate.plugin.fixtures import (
     speculative_arm,
 )
 from draftgate.plugin.paired import PairedOptions, PairedSession
-from draftgate.plugin.session import PAIRED, SESSION, GateSession, Options, short_overrides
+from draftgate.plugin.session import PAIRED, SESSION, GateSession
 from draftgate.runstore import load_run
 from draftgate.specfile import DEFAULT_PROFILE, load_profile
 

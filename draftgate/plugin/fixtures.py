@@ -11,9 +11,10 @@ import pytest
 
 from draftgate.compare.records import Gate
 from draftgate.engines.pool import EnginePool
+from draftgate.plugin.asked import PlannedRun
 from draftgate.plugin.outcomes import told_once
 from draftgate.plugin.paired import PairedSession
-from draftgate.plugin.session import PAIRED, SESSION, GateSession, PlannedRun
+from draftgate.plugin.session import PAIRED, SESSION, GateSession
 from draftgate.records import RunSamples, TrafficAcceptance
 from draftgate.specs import Profile
 

@@ -10,7 +10,8 @@ import pytest
 
 from draftgate.compare.records import GateResult
 from draftgate.errors import DraftgateError
-from draftgate.plugin.session import FailedEarlierError, Options
+from draftgate.plugin.asked import Options
+from draftgate.plugin.session import FailedEarlierError
 from draftgate.verdict import Outcome, Verdict, worst
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftgate.stats.compare import FloatArray
-from draftgate.stats.confirm import FLIPS, sign_flip_p
+from draftgate.stats.confirm import FLIPS, ROUNDING, sign_flip_p
 from draftgate.stats.losses import estimate
 
 METHOD = "t and sign flips"
@@ -21,11 +21,8 @@ EXCHANGE_METHOD = "Welch t and exchanges within strata"
 FINENESS = 10
 """Draws are at least so many over the one-sided level: the least p-value is a tenth of it."""
 
-_BLOCK_VALUES = 1_000_000
+BLOCK_VALUES = 1_000_000
 """Values drawn at once; bounds memory to some tens of megabytes."""
-
-_ROUNDING = 1e-12
-"""Relative difference of two sums that is rounding: a tie counts as reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +227,8 @@ def _exchange_p(
     rng = np.random.default_rng(test.seed)
     pooled = [np.concatenate(both) for both in zip(larger, smaller, strict=True)]
     size = sum(w * float(np.abs(p).mean()) for p, w in zip(pooled, weights, strict=True))
-    reach = _difference(larger, smaller, weights) - _ROUNDING * size
-    block = max(1, _BLOCK_VALUES // max(p.size for p in pooled))
+    reach = _difference(larger, smaller, weights) - ROUNDING * size
+    block = max(1, BLOCK_VALUES // max(p.size for p in pooled))
     reached = 0
     for start in range(0, test.draws, block):
         rows = min(block, test.draws - start)

@@ -25,7 +25,7 @@ FLIPS = 99_999
 EXACT_UP_TO = 16
 """Pairs up to which all 2^n sign vectors are tried, at most 65,536."""
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Relative difference of two sums that is rounding: a tie counts as reached."""
 
 _BLOCK = 8192
@@ -132,7 +132,7 @@ def sign_flip_p(
     if flips < 1:
         raise ValueError(f"flips must be >= 1, got {flips}")
     size = float(np.abs(excess).sum())
-    reach = float(excess.sum()) - _ROUNDING * size
+    reach = float(excess.sum()) - ROUNDING * size
     if excess.size <= EXACT_UP_TO:
         codes = np.arange(2**excess.size)[:, None] >> np.arange(excess.size) & 1
         return float(np.mean((2.0 * codes - 1.0) @ excess >= reach))

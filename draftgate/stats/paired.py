@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from draftgate.stats.beyond import checked_positive
 from draftgate.stats.compare import Comparison, FloatArray
 
 METHOD = "paired bootstrap (expanded BCa)"
@@ -130,9 +131,7 @@ def _checked(values: Sequence[float] | FloatArray, side: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size < 2:
         raise ValueError(f"{side}: expected at least 2 values in a row, got shape {array.shape}")
-    if not np.all(np.isfinite(array)) or not np.all(array > 0.0):
-        raise ValueError(f"{side}: expected finite numbers above 0, got {array.tolist()}")
-    return array
+    return checked_positive(array, side)
 
 
 def _ratio_of_means(

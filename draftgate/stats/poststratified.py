@@ -9,20 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftgate.stats.beyond import checked_positive
+from draftgate.stats.beyond import BLOCK_VALUES, checked_positive
 from draftgate.stats.compare import FloatArray
-from draftgate.stats.confirm import FLIPS
+from draftgate.stats.confirm import FLIPS, ROUNDING
 from draftgate.stats.paired import RESAMPLES, Interval
 
 IntArray = NDArray[np.intp]
 
 METHOD = "post-stratified bootstrap"
-
-_BLOCK_VALUES = 1_000_000
-"""Values drawn at once; bounds memory to some tens of megabytes."""
-
-_ROUNDING = 1e-12
-"""Relative difference of two statistics that is rounding: a tie counts as reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +149,7 @@ def mix_p(
     # Margins are fixed, so the other row's part of chi-squared is a constant multiple of this one.
     reach = ((after[pooled > 0] - expected) ** 2 / expected).sum()
     found = ((drawn[:, pooled > 0] - expected) ** 2 / expected).sum(axis=1)
-    return float((1 + (found >= reach * (1 - _ROUNDING)).sum()) / (1 + draws))
+    return float((1 + (found >= reach * (1 - ROUNDING)).sum()) / (1 + draws))
 
 
 def _checked(sample: Sample, side: str) -> tuple[FloatArray, IntArray]:
@@ -198,7 +192,7 @@ def _cells(values: FloatArray, strata: IntArray, count: int) -> _Cells:
 def _resampled(
     values: FloatArray, strata: IntArray, count: int, resamples: int, rng: np.random.Generator
 ) -> _Cells:
-    block = max(1, _BLOCK_VALUES // (values.size * count))
+    block = max(1, BLOCK_VALUES // (values.size * count))
     drawn = []
     for start in range(0, resamples, block):
         rows = rng.integers(0, values.size, (min(block, resamples - start), values.size))

@@ -4,7 +4,6 @@ Pure: frozen state in, frozen state out. Knows neither pages nor clocks; what a 
 is made of is decided in `draftgate.watch.windows`.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from draftgate.errors import MeasurementError
 from draftgate.stats.edetector import EDetector
 from draftgate.stats.level import Level, learn_level
-from draftgate.stats.shifts import Shift, Wanted, detector, log_length, standardised
+from draftgate.stats.shifts import Shift, Wanted, detector, log_length, moved, standardised
 from draftgate.watch.totals import Growth
 
 CLEARED = 0.5
@@ -150,8 +149,8 @@ def expected_windows(level: Level, shift: Shift, wanted: Wanted) -> float:
     found = detector(level, shift, wanted)
     plain = wanted.slide if shift.slow else wanted.change
     sign = -1 if shift.downward else 1
-    moved_to = math.log1p(math.expm1(level.mean) * (1 + sign * plain))
-    return found.expected_delay(abs(moved_to - level.mean) / level.sd_bound)
+    away = abs(moved(level.mean, sign * plain) - level.mean)
+    return found.expected_delay(away / level.sd_bound)
 
 
 def _alarmed(one: Evidence, share: float, now: str) -> str | None:

@@ -9,8 +9,9 @@ from draftgate.datasets.builtin import KINDS
 from draftgate.drift.judge import judge_traffic, result_line
 from draftgate.engines.running import RunningEngine
 from draftgate.measure import measure_traffic
+from draftgate.plugin.asked import traffic_of
 from draftgate.plugin.outcomes import settle, told_once
-from draftgate.plugin.session import GateSession, traffic_of
+from draftgate.plugin.session import GateSession
 from draftgate.records import TrafficAcceptance
 from draftgate.verdict import Outcome
 from tests.support.planted import weakened

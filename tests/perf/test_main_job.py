@@ -6,8 +6,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from draftgate.metrics import compute_all
+from draftgate.plugin.asked import PlannedRun
 from draftgate.plugin.outcomes import settle
-from draftgate.plugin.session import GateSession, PlannedRun
+from draftgate.plugin.session import GateSession
 from draftgate.records import RunSamples
 
 pytestmark = pytest.mark.perf

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from draftgate.drift.judge import FEWEST_PROMPTS, TRAFFIC_GATE, judge_traffic, result_line
+from draftgate.plugin.asked import Options
 from draftgate.plugin.outcomes import settle
-from draftgate.plugin.session import Options
 from draftgate.records import SpeculationCounters
 from draftgate.specs import GateSpec
 from draftgate.verdict import Outcome, Verdict

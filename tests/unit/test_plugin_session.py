@@ -9,7 +9,8 @@ import pytest
 
 from draftgate.errors import EngineError, SpecError
 from draftgate.measure import run as run_module
-from draftgate.plugin.session import FailedEarlierError, GateSession, Options
+from draftgate.plugin.asked import Options
+from draftgate.plugin.session import FailedEarlierError, GateSession
 from draftgate.runstore import load_run
 from draftgate.specfile import load_profile
 from draftgate.specs import GateSpec, Profile

@@ -110,3 +110,13 @@ def test_command_tells_a_wrong_folder_in_one_line(
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["drafts", "check", "--draft", str(tmp_path), "--tokens", "0"]) == Exit.BAD_SPEC
     assert "--tokens got 0" in capsys.readouterr().err
+
+
+def test_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--json` with a folder for a file ends at once, with no server started."""
+    given = ["--draft", str(head(tmp_path)), "--json", str(tmp_path)]
+
+    assert main(["drafts", "check", *given]) == Exit.BAD_SPEC
+    assert "cannot be written there" in capsys.readouterr().err
