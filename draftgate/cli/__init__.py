@@ -25,6 +25,7 @@ from draftgate.cli.runs import add_runs
 from draftgate.cli.watch import add_watch
 from draftgate.errors import DraftgateError
 from draftgate.hidden import hide
+from draftgate.interrupts import keep_interrupts
 
 __all__ = ["Exit", "entry", "main"]
 
@@ -73,4 +74,5 @@ def _terminate(_signal: int, _frame: object) -> None:
 def entry() -> None:
     """Console entry: SIGTERM ends it as Ctrl-C does, so that no server is left."""
     signal.signal(signal.SIGTERM, _terminate)
+    keep_interrupts()
     sys.exit(main())

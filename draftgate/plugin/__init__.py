@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from draftgate.errors import DraftgateError
+from draftgate.interrupts import keep_interrupts
 from draftgate.plugin.asked import Options, short_overrides
 from draftgate.plugin.fixtures import (
     draftgate_session,
@@ -99,8 +100,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register markers and make the session's state.
+    """Register markers, keep Ctrl-C from being lost, and make the session's state.
 
     A profile named on the command line is read at once, so that a mistake in
     it stops pytest before it collects; the default one only when a test asks.
@@ -108,6 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: If the named profile or an override is wrong.
     """
+    config.add_cleanup(keep_interrupts())
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     overrides = list(config.getoption("draftgate_set"))
