@@ -1,7 +1,9 @@
 """The streamed summary is what the metrics say of the same records, to the last digit."""
 
+import gc
 import json
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -380,8 +382,14 @@ def test_memory_of_reading_does_not_grow_with_the_run(tmp_path: Path) -> None:
 
 
 def _peak_bytes(folder: Path, files: int) -> int:
+    """Return the least of three peaks: other threads of the session allocate now and then."""
     folder.mkdir()
     paths = write_records(folder, steady_records(256 * files), files, batch_requests=512)
+    return min(_peak_of_reading(paths) for _ in range(3))
+
+
+def _peak_of_reading(paths: Sequence[Path]) -> int:
+    gc.collect()
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
