@@ -5,7 +5,10 @@
 Per kind an unchanged server and one with the fault are started once and loaded in
 turn at one stream: a pair is a round of load, not a start. So the verdicts show
 what the gate says of a fault and by which cause, and not what differs between
-starts; that is in the recorded starts (`record.py`). Each kind is entered in
+starts; that is in the recorded starts (`record.py`). Two kinds are trouble that is
+no fault of the build, in the pairs `TROUBLED`: with `bad` every pair starts both
+servers anew (forked, as with `record --quick-starts`) and some of the candidate's
+starts are slow; with `hiccup` the client stands still. Each kind is entered in
 `planted.json` when its comparison has ended; a kind that is there is replaced.
 """
 
@@ -13,16 +16,20 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate.faults import KINDS, Kind, server
+from benchmarks.gate.faults import KINDS, PREFIX, Kind, server
+from benchmarks.gate.record import stand_still
 from draftgate.codec import encode
 from draftgate.compare.gates import gates_of, requests_per_start
-from draftgate.compare.records import GateResult, SideSpec, Stage, StoredComparison
-from draftgate.compare.run import Sides, load_comparison, open_comparison, run_comparison
+from draftgate.compare.records import GateResult, Pair, SideSpec, Stage, StoredComparison
+from draftgate.compare.run import Sides, Take, load_comparison, open_comparison, run_comparison
+from draftgate.compare.take import Bench, Place, take_pair
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.errors import DraftgateError
@@ -35,6 +42,13 @@ RESULTS = Path(__file__).parent / "planted.json"
 STREAMS = 1
 MIN_REQUESTS = 4
 """Requests in a window; the profile's 9 make a pair twice as long and no verdict clearer."""
+
+BAD_STARTS = "bad"
+"""The kind whose servers are started anew for every pair."""
+TROUBLED = (2, 9)
+"""Pairs of each stage, from 0, that have the trouble of `bad` and `hiccup`."""
+HICCUP_AFTER_S = 3.0
+"""From the beginning of a pair: the first server is being measured then."""
 
 Row = dict[str, Any]
 Say = Callable[[str], None]
@@ -58,16 +72,13 @@ class Job:
 
 
 def compare_kind(job: Job, kind: Kind) -> StoredComparison:
-    """Start both servers, compare them as live ones, stop them.
+    """Compare an unchanged side with one that has the fault.
 
     Raises:
         DraftgateError: As from the pool and the comparison.
     """
-    arms = [server(KINDS[kind.against], job.profile, quick=False)]
-    arms.append(replace(server(kind, job.profile, quick=False), name=f"{kind.name}-fault"))
-    with EnginePool(job.root / f"{kind.name}-logs", job.say) as pool:
-        (job.root / f"{kind.name}-logs").mkdir(parents=True, exist_ok=True)
-        base, candidate = (live(kind, engine) for engine in pool.require(arms))
+    made = started_anew if kind.name == BAD_STARTS else live
+    with made(job, kind) as (base, candidate):
         workload = replace(
             job.profile.workload, concurrencies=(STREAMS,), min_requests=job.min_requests
         )
@@ -78,14 +89,58 @@ def compare_kind(job: Job, kind: Kind) -> StoredComparison:
         )
         sides = Sides(sent, base, candidate)
         folder = open_comparison(job.root, sides, gates, sent.compare, argv=())
-        run_comparison(folder, job.say)
+        run_comparison(folder, job.say, take=with_trouble(job, kind))
     return load_comparison(folder.path)
 
 
-def live(kind: Kind, engine: RunningEngine) -> SideSpec:
+@contextmanager
+def live(job: Job, kind: Kind) -> Iterator[tuple[SideSpec, SideSpec]]:
+    """Start both servers once, and yield them as running ones."""
+    arms = [server(KINDS[kind.against], job.profile, quick=False)]
+    arms.append(replace(server(kind, job.profile, quick=False), name=f"{kind.name}-fault"))
+    logs = job.root / f"{kind.name}-logs"
+    with EnginePool(logs, job.say) as pool:
+        logs.mkdir(parents=True, exist_ok=True)
+        base, candidate = (running(kind, engine) for engine in pool.require(arms))
+        yield base, candidate
+
+
+def running(kind: Kind, engine: RunningEngine) -> SideSpec:
     """Return a running server as a side."""
     spec = replace(engine.spec, launch=UrlLaunch(engine.base_url, engine.model))
     return SideSpec(engine.arm.name, "url", (Arm(kind.arm, spec),), restarts=False)
+
+
+@contextmanager
+def started_anew(job: Job, kind: Kind) -> Iterator[tuple[SideSpec, SideSpec]]:
+    """Yield sides that every pair starts, equal but for where the candidate looks for trouble."""
+    engine = server(KINDS[kind.against], job.profile, quick=True).engine
+    told = {**dict(engine.env), f"{PREFIX}BAD_START": str(bad_start(job))}
+    other = replace(engine, env=tuple(sorted(told.items())))
+    yield (
+        SideSpec(kind.against, "profile", (Arm(kind.arm, engine),)),
+        SideSpec(kind.name, "profile", (Arm(kind.arm, other),)),
+    )
+
+
+def bad_start(job: Job) -> Path:
+    """Return the file whose finder is a bad start."""
+    return job.root / "bad-start"
+
+
+def with_trouble(job: Job, kind: Kind) -> Take:
+    """Return what takes a pair, with this kind's trouble in some of the pairs."""
+
+    def take(bench: Bench, place: Place) -> Pair:
+        if place.slot not in TROUBLED or place.attempt:
+            return take_pair(bench, place)
+        if kind.name == BAD_STARTS:
+            bad_start(job).write_text(dict(kind.planted)["STEP_SHARE"], encoding="utf-8")
+        if kind.hiccup_s:
+            threading.Timer(HICCUP_AFTER_S, stand_still, (kind.hiccup_s,)).start()
+        return take_pair(bench, place)
+
+    return take
 
 
 def row(kind: Kind, stored: StoredComparison, min_requests: int) -> Row:
@@ -104,6 +159,7 @@ def row(kind: Kind, stored: StoredComparison, min_requests: int) -> Row:
         "minutes": round(stored.result.minutes, 1),
         "pairs": len(stored.pairs) - fresh,
         "fresh_pairs": fresh,
+        "unused": [reason for pair in stored.pairs for reason in pair.invalid],
         "outcome": stored.result.outcome.value,
         "gates": [gate_row(result) for result in stored.result.gates],
     }

@@ -39,10 +39,20 @@ def verdicts(rows: list[Row]) -> str:
                 ", ".join(named) or "-",
                 f"{100 * speed['loss']['loss']:+.1f}",
                 f"{row['pairs']} + {row['fresh_pairs']}",
+                str(len(row.get("unused", ()))),
                 f"{row['minutes']:g}",
             )
         )
-    heads = ("kind", "planted", "verdict", "causes named", "loss of tokens/s %", "pairs", "minutes")
+    heads = (
+        "kind",
+        "planted",
+        "verdict",
+        "causes named",
+        "loss of tokens/s %",
+        "pairs",
+        "unused",
+        "minutes",
+    )
     return table(heads, lines)
 
 
@@ -59,8 +69,12 @@ def gates(rows: list[Row]) -> str:
 
 def render(rows: list[Row]) -> str:
     """Return both tables and where they come from."""
-    first = rows[0]
-    about = f"{first['engine']} on {first['hardware']}; seed {first['seed']}.\n"
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        place = f"{row['engine']} on {row['hardware']}, seed {row['seed']}"
+        places.setdefault(place, []).append(f"{row['kind']} ({row['min_requests']})")
+    about = "\n".join(f"{place}: {', '.join(kinds)}." for place, kinds in places.items())
+    about += "\nIn brackets the requests of a window; unused are pairs that were INVALID.\n"
     return "\n".join((about, verdicts(rows), gates(rows)))
 
 
