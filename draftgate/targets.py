@@ -25,6 +25,7 @@ import platformdirs
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import SpecError
 from draftgate.files import locked
+from draftgate.shipped import shipped_heads
 
 Log = Callable[[str], None]
 
@@ -86,8 +87,9 @@ def resolve_target(name: str, *, log: Log) -> Path | str:
     """Return what an engine can load for the model called `name`.
 
     Args:
-        name: Name of a known target (converted at first use, then reused), a
-            folder, or a hub name `ORGANISATION/MODEL`, which is returned as it is.
+        name: Name of a known target (converted at first use, then reused) or of a
+            draft head that comes with the project, a folder, or a hub name
+            `ORGANISATION/MODEL`, which is returned as it is.
         log: Takes a line of progress at each step that a person would wait for.
 
     Raises:
@@ -97,14 +99,17 @@ def resolve_target(name: str, *, log: Log) -> Path | str:
     """
     if name in TARGETS:
         return convert(TARGETS[name], log=log)
+    heads = shipped_heads()
+    if name in heads:
+        return heads[name]
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder.absolute()
     if name.startswith((".", "/", "~")) or "/" not in name:
         raise SpecError(
             f"model {name!r}: got neither a folder nor a known name. Known: "
-            f"{', '.join(TARGETS)}. Give one of them, a folder that exists, or a hub name such as "
-            "ORGANISATION/MODEL."
+            f"{', '.join((*TARGETS, *heads))}. Give one of them, a folder that exists, or a hub "
+            "name such as ORGANISATION/MODEL."
         )
     return name
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from draftgate.errors import SpecError
+from draftgate.shipped import shipped_folders
 from draftgate.specfile.build import build_profile
 from draftgate.specfile.overrides import assign
 from draftgate.specfile.table import Place, suggestion
@@ -102,11 +103,4 @@ def _known() -> str:
 
 
 def _folders() -> tuple[Path, ...]:
-    """Return where profiles lie: in a checkout beside the package, else inside it."""
-    package = Path(__file__).parent.parent
-    checkout = package.parent
-    inside = (package / "_profiles",)
-    # A distribution called "fixtures" exists: its folder beside an installed package is not ours.
-    if (checkout / "pyproject.toml").is_file():
-        return (checkout / "fixtures" / "profiles", *inside)
-    return inside
+    return shipped_folders("fixtures/profiles", "_profiles")

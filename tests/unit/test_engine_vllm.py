@@ -15,6 +15,8 @@ from draftgate.specfile import load_profile
 from draftgate.specs import EngineSpec, ProcessLaunch
 from draftgate.vllm_plugins import VARIABLE as PLUGINS_VARIABLE
 
+ROOT = Path(__file__).parents[2]
+
 
 def nothing(_line: str) -> None:
     """Take a line of progress."""
@@ -48,6 +50,7 @@ SPECULATIVE = {
         "prompt_lookup_min": 2,
     },
     "draft_model": {"method": "draft_model", "model": "TARGET", "num_speculative_tokens": 3},
+    "eagle3": {"method": "eagle3", "model": "HEAD", "num_speculative_tokens": 3},
 }
 
 
@@ -62,6 +65,7 @@ def test_arguments_of_the_default_profile(arm: str, tmp_path: Path) -> None:
     argv += ["--max-model-len", "1024", "--max-num-seqs", "32", "--generation-config", "vllm"]
     if drafts is not None:
         text = json.dumps(drafts, sort_keys=True).replace("TARGET", str(model))
+        text = text.replace("HEAD", str(ROOT / "models" / "smollm2-eagle3"))
         argv += ["--speculative-config", text]
 
     assert list(command.argv) == [*argv, "--enforce-eager"]

@@ -254,11 +254,11 @@ def test_wrong_addresses_are_refused(arms: tuple[str, ...], message: str) -> Non
 
 
 def test_default_profile_has_the_arms_it_promises() -> None:
-    """The profile that runs by default is valid and starts none, ngram and draft_model."""
+    """The profile that runs by default is valid and starts each way of drafting."""
     profile = load_profile("cpu-smollm2")
 
     assert "cpu-smollm2" in profile_names()
-    assert [arm.name for arm in profile.arms] == ["none", "ngram", "draft_model"]
+    assert [arm.name for arm in profile.arms] == ["none", "ngram", "draft_model", "eagle3"]
     assert profile.workload.concurrencies == (1, 8, 32)
     assert profile.text == profile.source.read_text(encoding="utf-8")
 

@@ -14,6 +14,7 @@ import pytest
 
 from draftgate import targets
 from draftgate.errors import SpecError
+from draftgate.shipped import shipped_heads
 from draftgate.targets import GgufTarget, cache_root, convert, resolve_target, weakened_copy
 
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
@@ -128,6 +129,18 @@ def test_folder_and_hub_name_pass_through(tmp_path: Path) -> None:
     assert resolve_target(str(tmp_path), log=lines.append) == tmp_path
     assert resolve_target("example/model-7b", log=lines.append) == "example/model-7b"
     assert lines == []
+
+
+def test_heads_of_the_project_go_by_their_names() -> None:
+    """Each folder under models/ is found by its name, and holds what vLLM loads."""
+    root = Path(__file__).parents[2] / "models"
+    heads = shipped_heads()
+
+    assert sorted(heads) == sorted(path.name for path in root.iterdir())
+    for name, folder in heads.items():
+        assert resolve_target(name, log=print) == folder == root / name
+        assert (folder / "model.safetensors").stat().st_size < 25e6
+        assert (folder / "README.md").is_file()
 
 
 @pytest.mark.parametrize("name", ["smollm2", "./absent", "/absent/folder"])
