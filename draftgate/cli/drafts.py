@@ -19,6 +19,8 @@ def add_drafts(commands: Commands) -> None:
     add_command(inner, "train", "make a head by a recipe", run_train, _train_options)
     about = "measure a head's acceptance, and judge it on the target's next version"
     add_command(inner, "check", about, run_check, _check_options)
+    about = "write a recipe as a run of SpecForge, with its prompts"
+    add_command(inner, "specforge", about, run_specforge, _specforge_options)
 
 
 def run_train(args: argparse.Namespace) -> int:
@@ -72,28 +74,37 @@ def run_check(args: argparse.Namespace) -> int:
     return exit_for(found.outcome)
 
 
+def run_specforge(args: argparse.Namespace) -> int:
+    """Write the files of a SpecForge run, and print the path of its config."""
+    from draftgate.drafts.recipe import load_recipe  # noqa: PLC0415 - quick start
+    from draftgate.drafts.specforge.folder import Order, write_run  # noqa: PLC0415 - quick start
+    from draftgate.drafts.specforge.run import Gpus  # noqa: PLC0415 - quick start
+
+    for name in ("trainer_gpus", "capture_gpus"):
+        if getattr(args, name) < 1:
+            option = name.replace("_", "-")
+            raise SpecError(
+                f"drafts specforge: --{option} got {getattr(args, name)}, expected 1 or more."
+            )
+    gpus = Gpus(args.trainer_gpus, args.capture_gpus)
+    recipe = load_recipe(args.recipe)
+    order = Order(recipe, args.target, tuple(args.prompts), gpus, tuple(args.set))
+    print(write_run(order, args.folder))
+    return Exit.OK
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
 def _train_options(parser: argparse.ArgumentParser) -> None:
     from draftgate.drafts.pipeline import STEPS  # noqa: PLC0415 - quick start
-    from draftgate.drafts.recipe import recipe_names  # noqa: PLC0415 - quick start
 
-    parser.add_argument(
-        "recipe", metavar="RECIPE", help=f"{', '.join(recipe_names())}, or a .toml file"
-    )
+    _recipe_option(parser)
     parser.add_argument(
         "--folder", type=Path, default=Path("drafts"), metavar="DIR", help="where steps lie"
     )
-    parser.add_argument(
-        "--prompts",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="JSONL; repeatable",
-    )
+    _prompts_option(parser)
     parser.add_argument("--until", default=STEPS[-1], metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--tiny", action="store_true", help="every step in minutes, no useful head")
     parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps, not the recipe's")
@@ -110,6 +121,41 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", type=Path, metavar="DIR", help="a finished training whose weights are the first"
     )
+
+
+def _recipe_option(parser: argparse.ArgumentParser) -> None:
+    from draftgate.drafts.recipe import recipe_names  # noqa: PLC0415 - quick start
+
+    parser.add_argument(
+        "recipe", metavar="RECIPE", help=f"{', '.join(recipe_names())}, or a .toml file"
+    )
+
+
+def _prompts_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prompts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="JSONL; repeatable",
+    )
+
+
+def _specforge_options(parser: argparse.ArgumentParser) -> None:
+    _recipe_option(parser)
+    parser.add_argument(
+        "--target", metavar="NAME|DIR", help="folder of the target, or a name whose sizes are known"
+    )
+    _prompts_option(parser)
+    parser.add_argument(
+        "--folder", type=Path, default=Path("specforge"), metavar="DIR", help="where the files go"
+    )
+    for name, about in (("trainer", "that train the head"), ("capture", "that the target takes")):
+        parser.add_argument(
+            f"--{name}-gpus", type=int, default=4, metavar="N", help=f"GPUs {about} (default: 4)"
+        )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
