@@ -183,9 +183,9 @@ def _rope(raw: Mapping[str, Any], place: Place) -> Rope:
     """Read the embedding from `rope_theta` and `rope_scaling`, or Transformers 5's one table."""
     one = raw.get("rope_parameters")
     scaling = one if isinstance(one, dict) else raw.get("rope_scaling") or {}
-    theta = _read({**raw, **scaling}, "rope_theta", number(0, above=True), place)
     if not isinstance(scaling, dict):
         place.at("rope_scaling").fail(show(scaling), "a table", "Copy the model's own config.json.")
+    theta = _read({**raw, **scaling}, "rope_theta", number(0, above=True), place)
     kind = str(scaling.get("rope_type", scaling.get("type", "default")))
     if kind not in _SCALINGS:
         place.at("rope_scaling.rope_type").fail(

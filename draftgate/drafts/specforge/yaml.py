@@ -10,7 +10,7 @@ from typing import Any
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """Return the YAML text of tables whose keys are plain words.
+    """Return the YAML text of tables whose keys are words that YAML leaves texts.
 
     Values may be tables, lists, texts, finite numbers, truth values and None. Equal
     documents give equal texts.
