@@ -1,13 +1,15 @@
 """What docs/drafts.md states about options, steps and recipe keys is what the code does."""
 
+import argparse
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from draftgate.cli.commands import CommandParser
-from draftgate.cli.drafts import _train_options
+from draftgate.cli.drafts import _specforge_options, _train_options
 from draftgate.drafts import training
 from draftgate.drafts.pipeline import STEPS
 from draftgate.drafts.recipe import _TABLES, _TOP, ALGORITHMS, LOSSES, recipe_names
@@ -24,13 +26,22 @@ def first_cells(head: str) -> list[str]:
     return [row.split("`")[1].split()[0] for row in found[0].splitlines()]
 
 
-def test_options_are_those_of_the_command() -> None:
-    """The table lists every option of `draftgate drafts train`, in the order of its help."""
-    parser = CommandParser(fill=_train_options)
+@pytest.mark.parametrize(
+    ("head", "fill"),
+    [
+        ("| option | meaning | default |", _train_options),
+        ("| option of `specforge` | meaning | default |", _specforge_options),
+    ],
+)
+def test_options_are_those_of_the_command(
+    head: str, fill: Callable[[argparse.ArgumentParser], None]
+) -> None:
+    """Each table lists every option of its command, in the order of its help."""
+    parser = CommandParser(fill=fill)
     parser.fill()
     known = [action.option_strings or ["RECIPE"] for action in parser._actions]
 
-    assert first_cells("| option | meaning | default |") == [one[-1] for one in known[1:]]
+    assert first_cells(head) == [one[-1] for one in known[1:]]
 
 
 @pytest.mark.parametrize("head", ["| step | does | leaves |", "| step | digest of |"])
