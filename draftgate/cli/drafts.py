@@ -38,7 +38,18 @@ def run_train(args: argparse.Namespace) -> int:
     limit_s = 60.0 * args.max_minutes
     if not limit_s > 0:
         raise SpecError(f"drafts train: --max-minutes got {args.max_minutes}, expected above 0.")
-    job = Job(recipe, tuple(args.prompts), args.folder, _say, args.target, args.start, limit_s)
+    if args.engines < 1:
+        raise SpecError(f"drafts train: --engines got {args.engines}, expected 1 or more.")
+    job = Job(
+        recipe,
+        tuple(args.prompts),
+        args.folder,
+        _say,
+        args.target,
+        args.start,
+        limit_s,
+        args.engines,
+    )
     print(make_head(job, until=args.until))
     return Exit.OK
 
@@ -106,6 +117,9 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
     )
     _prompts_option(parser)
     parser.add_argument("--until", default=STEPS[-1], metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument(
+        "--engines", type=int, default=1, metavar="N", help="answer in N processes side by side"
+    )
     parser.add_argument("--tiny", action="store_true", help="every step in minutes, no useful head")
     parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps, not the recipe's")
     parser.add_argument(

@@ -1,36 +1,25 @@
 """The step `answers`: the target's own answers to all prompts, as tokens.
 
-vLLM answers in one batch inside this process. A sample is a prompt, rendered by
+How the target is asked is in `asking`. A sample is a prompt, rendered by
 the target's chat template as its server does, and one answer. Samples lie in
 `samples.npz`; `read_samples` knows the format.
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftgate.drafts.asking import Answers
 from draftgate.drafts.prompts import Chosen, read_chosen
 from draftgate.drafts.recipe import AnswersRecipe
 from draftgate.drafts.steps import Facts, Say
 from draftgate.errors import EngineError, SpecError
 
 FILE = "samples.npz"
-
-ENVIRONMENT = {
-    "DO_NOT_TRACK": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-}
-"""Environment of vLLM where nothing else is set. The engine's core stays in this process: one start
-less, and a process forked after CUDA was touched cannot use it."""
 
 Ints = NDArray[np.int64]
 
@@ -107,7 +96,13 @@ def check_samples(samples: Samples, step: str) -> None:
 
 
 def answer(
-    target: Path, prompts: Path, recipe: AnswersRecipe, *, seed: int, folder: Path, say: Say
+    target: Path,
+    prompts: Path,
+    recipe: AnswersRecipe,
+    *,
+    ask: Callable[[Sequence[list[int]]], tuple[Answers, str]],
+    folder: Path,
+    say: Say,
 ) -> Facts:
     """Let the target answer every prompt once at each temperature.
 
@@ -115,7 +110,7 @@ def answer(
         target: Folder of the target model.
         prompts: Folder of the step `prompts`.
         recipe: Temperatures and lengths.
-        seed: Of the engine's sampler.
+        ask: From prompts as token ids to all answers and the engine's version.
         folder: Where `samples.npz` goes.
         say: Takes lines of progress.
 
@@ -130,16 +125,17 @@ def answer(
     rendered = _rendered(target, chosen)
     room = recipe.max_length - recipe.max_tokens
     kept = [at for at, ids in enumerate(rendered) if len(ids) <= room]
-    llm, version = _start(target, recipe, seed)
-    parts = []
-    for temperature in recipe.temperatures:
-        say(f"answers: {len(kept)} prompts at temperature {temperature:g}")
-        answers = _generate(llm, [rendered[at] for at in kept], recipe, temperature)
-        parts += [
-            (rendered[at], ids, chosen[at], temperature == 0.0)
-            for at, ids in zip(kept, answers, strict=True)
-            if len(ids) > 1
-        ]
+    say(
+        f"answers: {len(kept)} prompts at temperature "
+        f"{' and '.join(f'{one:g}' for one in recipe.temperatures)}"
+    )
+    found, version = ask([rendered[at] for at in kept])
+    parts = [
+        (rendered[at], ids, chosen[at], temperature == 0.0)
+        for temperature, answers in zip(recipe.temperatures, found, strict=True)
+        for at, ids in zip(kept, answers, strict=True)
+        if len(ids) > 1
+    ]
     if not parts:
         raise EngineError("answers: vLLM gave no answer of two tokens or more. Look at its log.")
     samples = _gathered(parts)
@@ -173,42 +169,6 @@ def _rendered(target: Path, chosen: Sequence[Chosen]) -> list[list[int]]:
         for one in chosen
     ]
     return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-
-
-def _start(target: Path, recipe: AnswersRecipe, seed: int) -> tuple[Any, str]:
-    import torch  # noqa: PLC0415 - optional, and seconds to import
-
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    import vllm  # noqa: PLC0415 - optional, and seconds to import
-
-    options: dict[str, Any] = {"max_num_seqs": 16, "enforce_eager": True}
-    if torch.cuda.is_available():
-        options = {"max_num_seqs": 1024, "gpu_memory_utilization": 0.5}
-    try:
-        llm = vllm.LLM(
-            model=str(target),
-            max_model_len=recipe.max_length,
-            generation_config="vllm",
-            seed=seed,
-            **options,
-        )
-    except (RuntimeError, ValueError, OSError) as error:
-        raise EngineError(f"answers: vLLM {vllm.__version__} did not start: {error}") from error
-    return llm, vllm.__version__
-
-
-def _generate(
-    llm: Any, prompts: Sequence[list[int]], recipe: AnswersRecipe, temperature: float
-) -> list[list[int]]:
-    from vllm import SamplingParams  # noqa: PLC0415 - optional, and seconds to import
-
-    # Without seeds of their own: a seeded request is sampled alone, outside the batch's one kernel.
-    sampling = SamplingParams(
-        temperature=temperature, max_tokens=recipe.max_tokens, detokenize=False
-    )
-    found = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
-    return [list(one.outputs[0].token_ids) for one in found]
 
 
 def _gathered(parts: Sequence[tuple[list[int], list[int], Chosen, bool]]) -> Samples:

@@ -10,12 +10,14 @@ import hashlib
 import json
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from draftgate.drafts.answers import Samples, answer, read_samples
+from draftgate.drafts.asking import Answers, Ask, answer_all
 from draftgate.drafts.export import export_head
 from draftgate.drafts.prompts import choose_prompts, files_digest
 from draftgate.drafts.recipe import Recipe
@@ -43,6 +45,8 @@ class Job:
         target: Folder of a target other than the recipe's: its next version, say.
         start: Folder of a step `training` whose weights are the first.
         limit_s: Longest that the step `training` may take, seconds.
+        engines: Processes in which the target answers side by side; what they answer is held
+            to be the same, so the step's name does not tell.
     """
 
     recipe: Recipe
@@ -52,6 +56,7 @@ class Job:
     target: Path | None = None
     start: Path | None = None
     limit_s: float = math.inf
+    engines: int = 1
 
 
 def make_head(job: Job, *, until: str = STEPS[-1]) -> Path:
@@ -117,15 +122,13 @@ class _Makers:
             "target": target_digest(self._target),
         }
 
+        def ask(rendered: Sequence[list[int]]) -> tuple[Answers, str]:
+            recipe = job.recipe
+            return answer_all(Ask(self._target, recipe.answers, recipe.seed, rendered, job.engines))
+
         def build(folder: Path) -> Facts:
-            return answer(
-                self._target,
-                prompts,
-                job.recipe.answers,
-                seed=job.recipe.seed,
-                folder=folder,
-                say=job.say,
-            )
+            recipe = job.recipe.answers
+            return answer(self._target, prompts, recipe, ask=ask, folder=folder, say=job.say)
 
         return Step("answers", about, build)
 

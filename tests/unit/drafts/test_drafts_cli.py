@@ -53,7 +53,7 @@ def test_options_reach_the_job(
         return tmp_path / "training-0123456789"
 
     monkeypatch.setattr(pipeline, "make_head", make_head)
-    options = "--tiny --steps 3 --max-minutes 2 --prompts a.jsonl --prompts b.jsonl"
+    options = "--tiny --steps 3 --max-minutes 2 --engines 4 --prompts a.jsonl --prompts b.jsonl"
     places = "--folder heads --until training --target next --start training-1"
     code = main(["drafts", "train", "smollm2-peagle", *options.split(), *places.split()])
 
@@ -63,6 +63,6 @@ def test_options_reach_the_job(
     assert job.recipe.name == tiny(load_recipe("smollm2-peagle")).name
     assert job.files == (Path("a.jsonl"), Path("b.jsonl"))
     assert (job.root, job.target, job.start) == (Path("heads"), Path("next"), Path("training-1"))
-    assert job.limit_s == 120.0
+    assert (job.limit_s, job.engines) == (120.0, 4)
     out = capsys.readouterr().out
     assert out == f"training: step 1\n{tmp_path / 'training-0123456789'}\n"
