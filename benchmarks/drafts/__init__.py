@@ -1,0 +1,1 @@
+"""What draft heads do in service, held against what their training says."""
