@@ -117,17 +117,16 @@ def _load_row(cost: LoadCost, chosen: Load, limited: Sequence[str]) -> tuple[Ent
         "per_token_s": load.per_token_p99_s,
         "e2e_s": load.e2e_p99_s,
     }
-    verdict = "; ".join(load.refused) or ("met, chosen" if load is chosen else "met")
     spread = ""
     if load.runs > 1:
         low, high = number(load.lowest_tokens_per_s), number(load.highest_tokens_per_s)
         spread = f"{low}{TO}{high}"
     return (
-        Entry(load.name),
+        Entry(load.name, "chosen" if load is chosen else ""),
         Entry(number(load.output_tokens_per_s), spread),
         *(Entry(number(p99[name])) for name in limited),
         Entry(_usd(cost.per_million_usd)),
-        Entry(verdict),
+        Entry("; ".join(load.refused) or "met"),
     )
 
 
