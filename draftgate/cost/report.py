@@ -68,7 +68,10 @@ def cost_report(measurement: Measurement, prices: Prices, assumed: Assumptions) 
         comparisons=comparisons,
         acceptance_of=None if drafting is None else drafting.load,
         acceptance=() if drafting is None else tuple(_sensitivity(drafting)),
-        limits=tuple(_limits(measurement, chosen, offer, comparisons, assumed)),
+        limits=(
+            *_standing_limits(measurement.setup.model, prices.apis, assumed.utilisation),
+            *_found_limits(measurement, chosen, offer.price, prices.apis, assumed),
+        ),
     )
 
 
@@ -206,30 +209,39 @@ def _impossible(load: Load, factor: float, length: float) -> str:
     return ""
 
 
-def _limits(
-    measurement: Measurement,
-    chosen: Load,
-    offer: Offer,
-    comparisons: Sequence[Comparison],
-    assumed: Assumptions,
-) -> Iterable[str]:
-    """Yield what the numbers rest on, one sentence each."""
+def _standing_limits(model: str, prices: Iterable[ApiPrice], utilisation: float) -> Iterable[str]:
+    """Yield what holds for every report, one sentence each."""
     yield (
-        f"The served model is {measurement.setup.model}; no model in the list of APIs is the same. "
-        "Quality is not compared: a small open model is no substitute of equal quality."
+        f"The served model is {model}; no model in the list of APIs is the same. Quality is not "
+        "compared: a small open model is no substitute of equal quality."
     )
     yield (
         "Both sides are charged for the same requests with the token counts of the served model's "
         "tokenizer; an API counts with its own, so its bill for the same text differs."
     )
     yield (
-        f"Utilisation {assumed.utilisation:.0%} is assumed, not measured. The machine's price is "
-        "all that the self cost holds: no spare machine, staff, storage or network."
+        f"Utilisation {utilisation:.0%} is assumed, not measured. The machine's price is all that "
+        "the self cost holds: no spare machine, staff, storage or network."
+    )
+    cached = ", ".join(
+        f"{price.model} ${price.cached_input_usd:g}"
+        for price in prices
+        if price.cached_input_usd is not None
     )
     yield (
         "API input is at the price without prompt cache, output at the standard tier: no batch or "
-        "volume discount."
+        "volume discount." + (f" Per 1M cached input tokens: {cached}." if cached else "")
     )
+
+
+def _found_limits(
+    measurement: Measurement,
+    chosen: Load,
+    machine: MachinePrice,
+    apis: Iterable[ApiPrice],
+    assumed: Assumptions,
+) -> Iterable[str]:
+    """Yield what holds for this measurement and these prices, one sentence each."""
     yield f"The throughput rests on {_counted(chosen.runs)} of {chosen.name}."
     if assumed.input_tokens is not None or assumed.output_tokens is not None:
         yield (
@@ -241,13 +253,15 @@ def _limits(
             "Every measured load meets the SLO, so a higher one may too and would cost less: "
             "measure more streams."
         )
-    for price in (c.price for c in comparisons if c.cost is None):
-        yield (
-            f"{price.model}: {price.note}. It is compared once input_usd and output_usd stand in "
-            "its row of a file for --prices."
-        )
-    used = [offer.price.read, *(c.price.read for c in comparisons if c.cost is not None)]
-    if SECOND_HAND in used:
+    second_hand = machine.read == SECOND_HAND
+    for price in apis:
+        if price.input_usd is None:
+            yield (
+                f"{price.model}: {price.note}. It is compared once input_usd and output_usd stand "
+                "in its row of a file for --prices."
+            )
+        second_hand = second_hand or price.read == SECOND_HAND
+    if second_hand:
         yield "Prices marked second-hand were not read at their source; look there before use."
 
 
