@@ -325,3 +325,30 @@ def test_faster_run_costs_less(tmp_path: Path) -> None:
 
     assert slow.offer.request_usd == pytest.approx(4 * fast.offer.request_usd)
     assert slow.tokens == fast.tokens
+
+
+def test_every_load_within_the_slo_has_its_own_cost(tmp_path: Path) -> None:
+    """A load at half the rate costs twice as much; one beyond the SLO has no cost."""
+    files = [
+        store_summary(tmp_path / f"{name}.json", make_summary(output_tokens_per_s=speed, **late))
+        for name, speed, late in (
+            ("half", 500.0, {}),
+            ("best", 1000.0, {}),
+            ("late", 2000.0, {"ttft_p99_s": 0.6}),
+        )
+    ]
+    assumed = Assumptions(hardware="H200", gpus=1)
+    report = cost_report(read_measurement(files, LIMITS), PRICES, assumed)
+
+    half, best, late = report.loads
+    assert best.per_million_usd == pytest.approx(report.offer.per_million_usd)
+    assert half.per_million_usd == pytest.approx(2 * report.offer.per_million_usd)
+    assert late.per_million_usd is None
+
+
+def test_break_even_above_full_load_is_shown_as_never(tmp_path: Path, summary: Path) -> None:
+    """A machine that is too slow to pay at any utilisation says so; one that pays does not."""
+    slow = store_summary(tmp_path / "slow.json", make_summary(output_tokens_per_s=10.0))
+
+    assert "(never)" in render_markdown(report_of(slow))
+    assert "(never)" not in render_markdown(report_of(summary))
