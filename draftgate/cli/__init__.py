@@ -14,6 +14,7 @@ from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.check import add_check
 from draftgate.cli.commands import CommandParser
 from draftgate.cli.compare import add_compare
+from draftgate.cli.cost import add_cost
 from draftgate.cli.drafts import add_drafts
 from draftgate.cli.exits import Exit, exit_of
 from draftgate.cli.history import add_history
@@ -34,6 +35,7 @@ _FAMILIES = (
     add_runs,
     add_compare,
     add_load,
+    add_cost,
     add_check,
     add_watch,
     add_calibrate,

@@ -88,22 +88,22 @@ def _gaps(gaps: Sequence[str]) -> Iterable[str]:
 
 def _tables(summary: Summary) -> Iterable[str]:
     if not summary.traffic_only:
-        yield from _table(main_table(summary))
+        yield from table_lines(main_table(summary))
     traffic = traffic_table(summary)
     if traffic is not None:
         yield ""
         yield f"#### {escaped(traffic.caption)}"
         yield ""
         yield escaped(traffic_setting(summary))
-        yield from _table(traffic)
+        yield from table_lines(traffic)
     steps = step_table(summary)
     if steps is not None:
         yield ""
         yield f"#### {escaped(steps.caption)}"
-        yield from _table(steps)
+        yield from table_lines(steps)
 
 
-def _table(table: Table) -> Iterable[str]:
+def table_lines(table: Table) -> Iterable[str]:
     """Yield one Markdown table per group of rows."""
     for group in table.groups:
         yield ""
@@ -159,13 +159,13 @@ def _verdict(item: VerdictView) -> str:
 def _folded(summary: Summary) -> Iterable[str]:
     why = why_table(summary)
     if why is not None and why.rows:
-        yield _details("Why: factors of the speed of one stream", _table(why))
+        yield _details("Why: factors of the speed of one stream", table_lines(why))
     green = [block for block in blocks(summary.verdicts) if block.outcome.green]
     if green:
         yield _details("Green gates", (line for block in green for line in _block(block)))
     failures = failure_table(summary)
     if failures is not None:
-        yield _details("Failed requests", _table(failures))
+        yield _details("Failed requests", table_lines(failures))
     facts = [f"- {name}: {escaped(value)}" for name, value in machine(summary.run.environment)]
     commands = [f"    {arm}: {line}" for arm, line in summary.run.commands.items()]
     again = ["", "Run:", "", f"    {shlex.join(summary.run.argv)}"]

@@ -32,10 +32,10 @@ TONES = {"good": "green", "bad": "red", "quiet": "dim", "": ""}
 def print_summary(summary: Summary, console: Console) -> None:
     """Print tables first and the answer last, where the eye is when a command ends."""
     if not summary.traffic_only:
-        _print_table(main_table(summary), console)
+        print_table(main_table(summary), console)
     for extra in (why_table(summary), traffic_table(summary), step_table(summary)):
         if extra is not None and extra.rows:
-            _print_table(extra, console)
+            print_table(extra, console)
     for block in blocks(summary.verdicts):
         if not block.outcome.green:
             _print_block(block, console)
@@ -53,7 +53,8 @@ def _print_answer(summary: Summary, console: Console) -> None:
     console.print(_badge(summary.outcome), Text(sentence(summary)))
 
 
-def _print_table(data: Table, console: Console) -> None:
+def print_table(data: Table, console: Console) -> None:
+    """Print one table, its groups under their headings."""
     table = RichTable(title=data.caption, box=box.SIMPLE_HEAD, title_justify="left")
     for index, column in enumerate(data.columns):
         head = f"{column.title}\n{column.unit}" if column.unit else column.title
