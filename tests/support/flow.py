@@ -136,9 +136,9 @@ class Started:
         """Send a signal to the process alone."""
         self._popen.send_signal(number)
 
-    def end(self) -> Ended:
+    def end(self, timeout_s: float = TIMEOUT_S) -> Ended:
         """Wait for the end."""
-        output, _ = self._popen.communicate(timeout=TIMEOUT_S)
+        output, _ = self._popen.communicate(timeout=timeout_s)
         return Ended(self._popen.returncode, output, self.mark)
 
 

@@ -1,0 +1,1 @@
+"""Draft heads made for real: the whole pipeline on two cores."""
