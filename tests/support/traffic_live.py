@@ -25,7 +25,8 @@ def busy(
     Args:
         url: Address without `/v1`.
         model: Name that requests carry.
-        prompts: Sent in turn, again and again, each time with another seed.
+        prompts: Sent in turn, again and again, without seeds: vLLM samples seeded requests
+            one by one.
         streams: Requests at once.
         max_tokens: Length of every answer.
     """
@@ -40,7 +41,6 @@ def busy(
             "messages": [{"role": role, "content": text} for role, text in prompt.messages],
             "max_tokens": max_tokens,
             "temperature": 0.8,
-            "seed": number,
             "ignore_eos": True,
         }
         connection = HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
