@@ -1,7 +1,5 @@
 """Real Prometheus programs for tests: found or the test is skipped, or failed where promised."""
 
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from draftgate.engines.running import free_port
+from tests.support import programs
 
 REQUIRE = "DRAFTGATE_REQUIRE_PROMETHEUS"
 
@@ -20,13 +17,9 @@ RULES = Path(__file__).parents[2] / "gpu-ci" / "prometheus" / "draft-acceptance.
 
 def require(program: str) -> str:
     """Return the path of a program; skip the test without it, or fail it where it was promised."""
-    found = shutil.which(program)
-    if found is None:
-        message = f"no {program} on PATH: the alert rules are not tried. Install prometheus."
-        if os.environ.get(REQUIRE) == "1":
-            pytest.fail(f"{REQUIRE} is set, but there is {message}")
-        pytest.skip(message)
-    return found
+    return programs.require(
+        program, promised_by=REQUIRE, missing="the alert rules are not tried. Install prometheus."
+    )
 
 
 def promtool(*args: str | Path) -> str:
