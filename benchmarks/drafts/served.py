@@ -273,7 +273,7 @@ def main() -> int:
     target = resolve_target(draft.target, log=print)
     with TemporaryDirectory() as logs, EnginePool(Path(logs), print, max_alive=1) as pool:
         (engine,) = pool.require([served(draft, draft.target, profile)])
-        version = f"vllm {engine.version()}"
+        version = engine.version()
         asked = [list(answers(engine, load_prompts(kind, 1)[: args.prompts])) for kind in KINDS]
     replay = Replay(draft, Path(target))
     found = [found_in(replay, kind, held) for kind, held in zip(KINDS, asked, strict=True)]

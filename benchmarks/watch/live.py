@@ -91,7 +91,7 @@ def main() -> int:
     plan = Plan(size=WindowSize(args.window, None), learn_windows=args.learn)
     with TemporaryDirectory() as logs, EnginePool(Path(logs), print, max_alive=1) as pool:
         (engine,) = pool.require([profile.arm(args.arm)])
-        version = f"vllm {engine.version()}"
+        version = engine.version()
         spec = WatchSpec(f"{engine.base_url}/metrics", plan, interval_s=2.0)
         prompts = load_prompts("mixed", profile.workload.seed)
         with busy(
