@@ -3,7 +3,7 @@
     python -m benchmarks.watch.live --minutes 30
 
 The default profile's server with its EAGLE-3 head answers the
-built-in prompts of all kinds in turn, sampled, 16 streams. The monitor learns from the
+built-in prompts of all kinds in turn, greedily, 16 streams. The monitor learns from the
 first windows and then watches for so many minutes. Written to `live.json`.
 """
 
