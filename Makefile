@@ -8,7 +8,7 @@ SCRIPTS := gpu-ci/scripts
 export PROFILE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev perf test check report clean-cache
+.PHONY: help install install-dev perf test check report serve clean-cache
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -30,6 +30,9 @@ check: ## format, lint, types and import rules
 
 report: ## rebuild the newest run's report, or that of RUN=runs/...
 	@$(SCRIPTS)/report $(if $(RUN),"$(RUN)")
+
+serve: ## install, start the engine and the front before it; ARGS="--arm ngram"
+	@$(SCRIPTS)/serve $(ARGS)
 
 clean-cache: ## remove converted models; the next run makes them again
 	@.venv/bin/python -c 'import shutil; from draftgate.targets import cache_root; \

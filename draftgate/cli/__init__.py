@@ -23,6 +23,7 @@ from draftgate.cli.noise import add_noise
 from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
+from draftgate.cli.serve import add_serve
 from draftgate.cli.watch import add_watch
 from draftgate.errors import DraftgateError
 from draftgate.hidden import hide
@@ -33,6 +34,7 @@ __all__ = ["Exit", "entry", "main"]
 _FAMILIES = (
     add_profiles,
     add_runs,
+    add_serve,
     add_compare,
     add_load,
     add_cost,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from draftgate.cli.commands import Commands, add_command
 from draftgate.cli.exits import Exit, say
+from draftgate.cli.listen import host_and_port
 from draftgate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ def parse_listen(text: str) -> tuple[str, int] | None:
     """
     if text == "off":
         return None
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
+    found = host_and_port(text)
+    if found is None:
         raise SpecError(
             f"watch: --listen got {text!r}, expected HOST:PORT or off. Example: {DEFAULT_LISTEN}."
         )
-    return host.strip("[]") or "127.0.0.1", int(port)
+    return found
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,153 @@
+"""What the front counts, for Prometheus and for its own lines.
+
+Everything is named `draftgate_serve_...`; what the values mean is in docs/serve.md. A
+value that is not known is absent, never 0. Opens no socket: `draftgate.serve.front` has
+the route.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from draftgate.clock import Clock
+from draftgate.serve.admission import Admission
+from draftgate.serve.exchange import Exchange
+
+PREFIX = "draftgate_serve_"
+
+WINDOW_S = 60.0
+"""Window of the gauge of p95: four scrapes at Prometheus' usual 15 s, so that none is missed."""
+
+_MOST_VALUES = 10_000
+"""Values that a window keeps at most, the latest: enough for 100 beyond p99, in 1 MB."""
+
+_WAIT_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+_FIRST_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_FULL_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
+
+
+class Recent:
+    """The values of the last `window_s` seconds, at most the latest 10,000.
+
+    Args:
+        window_s: Length of the window.
+        clock: Says what is recent.
+    """
+
+    def __init__(self, window_s: float, clock: Clock) -> None:
+        self._window_ns = int(window_s * 1e9)
+        self._clock = clock
+        self._values: deque[tuple[int, float]] = deque(maxlen=_MOST_VALUES)
+
+    def add(self, value: float) -> None:
+        """Add a value that was seen now."""
+        self._values.append((self._clock.now_ns(), value))
+
+    def quantile(self, share: float) -> float | None:
+        """Return the smallest value that at least `share` of them do not exceed; None without any.
+
+        Args:
+            share: In (0, 1].
+
+        Source:
+            "Percentiles" in docs/glossary.md.
+        """
+        since_ns = self._clock.now_ns() - self._window_ns
+        while self._values and self._values[0][0] < since_ns:
+            self._values.popleft()
+        ordered = sorted(value for _, value in self._values)
+        return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
+
+
+class Metrics:
+    """All metrics of one front, in a registry of their own.
+
+    Args:
+        admission: Asked for what is in flight and queued.
+        clock: Of the window.
+    """
+
+    def __init__(self, admission: Admission, clock: Clock) -> None:
+        self.waits_ms = Recent(WINDOW_S, clock)
+        registry = self._registry = CollectorRegistry()
+        self._wait = Histogram(
+            f"{PREFIX}queue_wait_ms",
+            "Time in the front's queue, milliseconds, admitted requests.",
+            buckets=_WAIT_MS,
+            registry=registry,
+        )
+        self._first = Histogram(
+            f"{PREFIX}first_token_seconds",
+            "Arrival to first byte of the answer, streams.",
+            buckets=_FIRST_S,
+            registry=registry,
+        )
+        self._full = Histogram(
+            f"{PREFIX}full_response_seconds",
+            "Arrival to last byte, answers that are whole.",
+            buckets=_FULL_S,
+            registry=registry,
+        )
+        self._rejected = self._counter("rejected", "Requests the front answered itself.", "reason")
+        self._cut = self._counter("cut", "Answers that are not whole.", "reason")
+        self._responses = self._counter("responses", "Answers begun.", "status")
+        self._tokens = self._counter("output_tokens", "Output tokens by the engine's counter.")
+        registry.register(_Gauges(admission, self.waits_ms))
+
+    def take(self, exchange: Exchange) -> None:
+        """Count a request that is over."""
+        if exchange.waited_ms is not None:
+            self._wait.observe(exchange.waited_ms)
+            self.waits_ms.add(exchange.waited_ms)
+        if exchange.stream and exchange.status == 200 and exchange.first_s is not None:
+            self._first.observe(exchange.first_s)
+        if exchange.whole:
+            self._full.observe(exchange.total_s)
+        if exchange.refused is not None:
+            self._rejected.labels(exchange.refused).inc()
+        if exchange.cut is not None:
+            self._cut.labels(exchange.cut).inc()
+        if exchange.status is not None:
+            self._responses.labels(str(exchange.status)).inc()
+
+    def add_tokens(self, count: int) -> None:
+        """Count output tokens that the engine's counter grew by."""
+        self._tokens.inc(count)
+
+    def page(self) -> bytes:
+        """Return everything as Prometheus text."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(PREFIX + name, about, labels, registry=self._registry)
+
+
+class _Gauges(Collector):
+    """What is asked for when Prometheus asks."""
+
+    def __init__(self, admission: Admission, waits_ms: Recent) -> None:
+        self._admission = admission
+        self._waits_ms = waits_ms
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every gauge."""
+        admission = self._admission
+        for name, about, value in (
+            ("in_flight", "Requests at the engine.", admission.in_flight),
+            ("queued", "Requests that wait.", admission.queued),
+            ("draining", "1 once no more requests are taken.", int(admission.closed)),
+        ):
+            yield GaugeMetricFamily(PREFIX + name, about, value=value)
+        p95 = self._waits_ms.quantile(0.95)
+        family = GaugeMetricFamily(
+            f"{PREFIX}queue_wait_ms_p95",
+            f"p95 of the time in the queue, milliseconds, last {WINDOW_S:g} s.",
+            labels=(),
+        )
+        if p95 is not None:
+            family.add_metric((), p95)
+        yield family
