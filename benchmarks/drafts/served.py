@@ -19,18 +19,17 @@ places and vocabulary. Written to `served.json`.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftgate.checks.collect import Asked, Server
+from draftgate.checks.spelling import LocalSpelling, Spelling
 from draftgate.datasets import Prompt, load_prompts
 from draftgate.datasets.builtin import KINDS
 from draftgate.drafts.answers import Samples
@@ -39,38 +38,20 @@ from draftgate.drafts.states import Computed, States
 from draftgate.engines.pool import EnginePool
 from draftgate.engines.running import RunningEngine
 from draftgate.environment import describe
-from draftgate.errors import DraftgateError, SpecError
+from draftgate.errors import DraftgateError, MeasurementError, SpecError
 from draftgate.files import write_text
+from draftgate.laws.answer import Answer
+from draftgate.laws.parameters import LawParameters
+from draftgate.load.requests import Endpoint
 from draftgate.specfile import load_profile
 from draftgate.targets import resolve_target
 
 RESULTS = Path(__file__).parent / "served.json"
 MAX_TOKENS = 64
-TIMEOUT_S = 120.0
 
 Tensor = Any
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One greedy answer, in chunks.
-
-    Attributes:
-        kind: Kind of traffic.
-        prompt: Token ids of the prompt.
-        chunks: Token ids by chunk; the first comes of the prefill.
-    """
-
-    kind: str
-    prompt: tuple[int, ...]
-    chunks: tuple[tuple[int, ...], ...]
-
-    @property
-    def tokens(self) -> Ints:
-        """Prompt and answer."""
-        return np.array([*self.prompt, *(t for chunk in self.chunks for t in chunk)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,36 +77,33 @@ class Found:
     in_vocabulary: float
 
 
-def answers(engine: RunningEngine, prompts: Sequence[Prompt]) -> Iterator[Answer]:
-    """Ask for greedy answers, one at a time."""
-    for prompt in prompts:
-        body = {
-            "model": engine.model,
-            "messages": [{"role": role, "content": text} for role, text in prompt.messages],
-            "max_tokens": MAX_TOKENS,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": True,
-            "return_token_ids": True,
-        }
-        connection = HTTPConnection(urlsplit(engine.base_url).netloc, timeout=TIMEOUT_S)
-        with closing(connection):
-            headers = {"Content-Type": "application/json"}
-            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
-            yield _answer(prompt.kind, connection.getresponse())
+def answers(engine: RunningEngine, spelling: Spelling, prompts: Sequence[Prompt]) -> list[Answer]:
+    """Return greedy answers, asked for one at a time.
+
+    Raises:
+        MeasurementError: If a request brought none.
+    """
+    asked = [
+        Asked(
+            request=number,
+            condition=0,
+            prompt_id=prompt.prompt_id,
+            prompt=spelling.ids(prompt),
+            parameters=LawParameters(temperature=0, ignore_eos=True),
+            max_tokens=MAX_TOKENS,
+            seed=None,
+        )
+        for number, prompt in enumerate(prompts)
+    ]
+    found = Server(Endpoint(engine.base_url, engine.model), "vllm", streams=1).ask(asked)
+    if found.failures:
+        raise MeasurementError(f"{engine.arm.name}: {found.failures[0]}")
+    return list(found.answers)
 
 
-def _answer(kind: str, stream: Iterable[bytes]) -> Answer:
-    prompt: tuple[int, ...] = ()
-    chunks: list[tuple[int, ...]] = []
-    for line in stream:
-        text = line.decode().strip().removeprefix("data: ")
-        if not text or text == "[DONE]":
-            continue
-        document = json.loads(text)
-        prompt = tuple(document.get("prompt_token_ids") or prompt)
-        chunks += [tuple(c["token_ids"]) for c in document["choices"] if c.get("token_ids")]
-    return Answer(kind, prompt, tuple(chunks))
+def tokens_of(answer: Answer) -> Ints:
+    """Return prompt and output of an answer in a row."""
+    return np.array([*answer.prompt_token_ids, *answer.token_ids])
 
 
 def chains(drafts: Sequence[Ints], tokens: Ints) -> Bools:
@@ -209,9 +187,9 @@ class Replay:
 
 def found_in(replay: Replay, kind: str, held: Sequence[Answer]) -> Found:
     """Replay the answers of one kind."""
-    rows = [answer.tokens for answer in held]
+    rows = [tokens_of(answer) for answer in held]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    prompts = np.array([len(answer.prompt) for answer in held])
+    prompts = np.array([len(answer.prompt_token_ids) for answer in held])
     whole = np.ones(len(held), dtype=bool)
     samples = Samples(
         np.concatenate(rows),
@@ -224,14 +202,14 @@ def found_in(replay: Replay, kind: str, held: Sequence[Answer]) -> Found:
     source = Computed(replay.target, replay.layer_ids, samples)
     places, steps, pairs, known = [], [], [], []
     for states, answer in zip(source.states(range(len(held))), held, strict=True):
-        tokens = answer.tokens
+        tokens = tokens_of(answer)
         accepted = chains(replay.drafts(states, tokens), tokens).sum(axis=0)
         # Steps with room for all K drafts and the bonus token; the first follows the prefill.
-        first, last = len(answer.prompt) - 1, len(tokens) - 2 - (replay.depth + 1)
+        first, last = len(answer.prompt_token_ids) - 1, len(tokens) - 2 - (replay.depth + 1)
         places.append(accepted[first : last + 1])
         steps.append(walked(accepted, first, last))
         pairs.append(_by_step(answer, accepted, last))
-        known.append(replay.drafted[tokens[len(answer.prompt) :]])
+        known.append(replay.drafted[np.array(answer.token_ids)])
     both = np.concatenate(pairs)
     return Found(
         kind,
@@ -246,12 +224,12 @@ def found_in(replay: Replay, kind: str, held: Sequence[Answer]) -> Found:
 
 def _by_step(answer: Answer, accepted: Ints, last: int) -> Ints:
     """Return (accepted in the replay, accepted by the server) of each step; shape (n, 2)."""
-    at = len(answer.prompt) + len(answer.chunks[0]) - 2
+    at = len(answer.prompt_token_ids) + answer.chunks[0] - 2
     found = []
-    for chunk in answer.chunks[1:]:
+    for size in answer.chunks[1:]:
         if at <= last:
-            found.append((int(accepted[at]), len(chunk) - 1))
-        at += len(chunk)
+            found.append((int(accepted[at]), size - 1))
+        at += size
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
@@ -274,7 +252,8 @@ def main() -> int:
     with TemporaryDirectory() as logs, EnginePool(Path(logs), print, max_alive=1) as pool:
         (engine,) = pool.require([served(draft, draft.target, profile)])
         version = engine.version()
-        asked = [list(answers(engine, load_prompts(kind, 1)[: args.prompts])) for kind in KINDS]
+        spelling = LocalSpelling(str(target))
+        asked = [answers(engine, spelling, load_prompts(kind, 1)[: args.prompts]) for kind in KINDS]
     replay = Replay(draft, Path(target))
     found = [found_in(replay, kind, held) for kind, held in zip(KINDS, asked, strict=True)]
     result = {

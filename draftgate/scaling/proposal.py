@@ -41,12 +41,12 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalValue:
-    """An External metric with a target of type `Value`: right for a latency.
+class _External:
+    """An External metric.
 
     Attributes:
         series_milli: The returned series, thousandths; their sum counts.
-        target_milli: Target of the sum, thousandths, > 0.
+        target_milli: Target, thousandths, > 0.
     """
 
     series_milli: tuple[int, ...]
@@ -62,24 +62,13 @@ class ExternalValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalAverageValue:
-    """An External metric with a target of type `AverageValue`: right for a count of work.
+class ExternalValue(_External):
+    """An External metric with a target of type `Value`, for the sum: right for a latency."""
 
-    Attributes:
-        series_milli: The returned series, thousandths; their sum counts.
-        target_milli: Target per replica, thousandths, > 0.
-    """
 
-    series_milli: tuple[int, ...]
-    target_milli: int
-
-    def __post_init__(self) -> None:
-        """Check the target.
-
-        Raises:
-            SpecError: If it is not above 0.
-        """
-        _check_target(self.target_milli)
+@dataclass(frozen=True, slots=True)
+class ExternalAverageValue(_External):
+    """An External metric with a target of type `AverageValue`, per replica: right for a count."""
 
 
 @dataclass(frozen=True, slots=True)

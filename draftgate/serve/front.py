@@ -214,7 +214,7 @@ class Front:
 
     def _retry_s(self) -> int:
         """Return when a place is likely: p95 of recent waits, whole seconds from 1 to 60."""
-        waits_ms = self._metrics.waits_ms.quantile(0.95) or 0.0
+        waits_ms = self._metrics.waits_ms.percentile(95) or 0.0
         return min(max(1, math.ceil(waits_ms / 1000)), _LONGEST_RETRY_S)
 
     def _draining(self) -> Refusal:

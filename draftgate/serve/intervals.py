@@ -3,13 +3,13 @@
 Frozen numbers for `draftgate.serve.lines`; says nothing itself.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftgate.clock import Clock
 from draftgate.engines.counters import CounterSnapshot, difference
 from draftgate.engines.running import RunningEngine
+from draftgate.metrics.definition import percentile
 from draftgate.records import EngineCounters
 from draftgate.serve.admission import Admission
 from draftgate.serve.exchange import Exchange
@@ -25,11 +25,9 @@ class Spread:
 
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Return p50 and p95 of the values that are known; None without any."""
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return None
-    p50, p95 = (known[math.ceil(share * len(known)) - 1] for share in (0.50, 0.95))
-    return Spread(p50, p95)
+    known = [value for value in values if value is not None]
+    p50, p95 = percentile(known, 50), percentile(known, 95)
+    return None if p50 is None or p95 is None else Spread(p50, p95)
 
 
 @dataclass(frozen=True, slots=True)

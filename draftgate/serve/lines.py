@@ -4,11 +4,9 @@ Numbers to text; prints nothing. A line never holds text of a request or an answ
 key. A number that is not known leaves its part of the line out.
 """
 
+from draftgate.cost import arithmetic
 from draftgate.serve.exchange import Exchange
 from draftgate.serve.intervals import Interval, Spread
-
-_HOUR_S = 3600.0
-_MILLION = 1e6
 
 
 def request_line(exchange: Exchange) -> str:
@@ -53,10 +51,9 @@ def usd_per_million_output(usd_per_hour: float, tokens_per_s: float) -> float:
         tokens_per_s: Output tokens per second over all requests, > 0.
 
     Source:
-        $/hour / (3600 x tokens/s) x 1e6: `per_million_output` of `draftgate.cost.arithmetic`
-        at the throughput of this interval.
+        `self_cost_per_request` of requests of one output token.
     """
-    return usd_per_hour / (_HOUR_S * tokens_per_s) * _MILLION
+    return arithmetic.self_cost_per_request(usd_per_hour, tokens_per_s, 1.0) * arithmetic.MILLION
 
 
 def _outcome(exchange: Exchange) -> str:

@@ -5,7 +5,6 @@ value that is not known is absent, never 0. Opens no socket: `draftgate.serve.fr
 the route.
 """
 
-import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from draftgate.clock import Clock
+from draftgate.metrics.definition import percentile
 from draftgate.serve.admission import Admission
 from draftgate.serve.exchange import Exchange
 
@@ -47,20 +47,12 @@ class Recent:
         """Add a value that was seen now."""
         self._values.append((self._clock.now_ns(), value))
 
-    def quantile(self, share: float) -> float | None:
-        """Return the smallest value that at least `share` of them do not exceed; None without any.
-
-        Args:
-            share: In (0, 1].
-
-        Source:
-            "Percentiles" in docs/glossary.md.
-        """
+    def percentile(self, percent: float) -> float | None:
+        """Return a percentile of them as metrics have it; None without any."""
         since_ns = self._clock.now_ns() - self._window_ns
         while self._values and self._values[0][0] < since_ns:
             self._values.popleft()
-        ordered = sorted(value for _, value in self._values)
-        return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
+        return percentile((value for _, value in self._values), percent)
 
 
 class Metrics:
@@ -142,7 +134,7 @@ class _Gauges(Collector):
             ("draining", "1 once no more requests are taken.", int(admission.closed)),
         ):
             yield GaugeMetricFamily(PREFIX + name, about, value=value)
-        p95 = self._waits_ms.quantile(0.95)
+        p95 = self._waits_ms.percentile(95)
         family = GaugeMetricFamily(
             f"{PREFIX}queue_wait_ms_p95",
             f"p95 of the time in the queue, milliseconds, last {WINDOW_S:g} s.",

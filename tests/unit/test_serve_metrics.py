@@ -91,16 +91,16 @@ def test_old_values_leave_the_window() -> None:
     recent.add(9.0)
     clock.advance(WINDOW_S / 2)
     recent.add(1.0)
-    both = recent.quantile(0.95)
+    both = recent.percentile(95)
     clock.advance(WINDOW_S / 2 + 1)
 
-    assert (both, recent.quantile(0.95)) == (9.0, 1.0)
+    assert (both, recent.percentile(95)) == (9.0, 1.0)
     clock.advance(WINDOW_S)
-    assert recent.quantile(0.95) is None
+    assert recent.percentile(95) is None
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.sampled_from([0.5, 0.95, 1.0]))
-def test_quantile_is_the_smallest_that_enough_do_not_exceed(
+def test_percentile_is_the_smallest_that_enough_do_not_exceed(
     values: list[float], share: float
 ) -> None:
     """Literally so."""
@@ -109,7 +109,7 @@ def test_quantile_is_the_smallest_that_enough_do_not_exceed(
         recent.add(value)
 
     enough = [v for v in values if sum(other <= v for other in values) >= share * len(values)]
-    assert recent.quantile(share) == min(enough)
+    assert recent.percentile(100 * share) == min(enough)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from benchmarks.drafts.served import Answer, _by_step, chains, walked
+from benchmarks.drafts.served import _by_step, chains, walked
+from draftgate.laws.answer import Answer
+from draftgate.laws.parameters import LawParameters
 
 
 def test_chain_is_right_as_far_as_all_before_it_are() -> None:
@@ -25,7 +27,15 @@ def test_walk_skips_what_was_accepted() -> None:
 
 def test_server_steps_stand_beside_the_replay_at_their_place() -> None:
     """The first chunk comes of the prefill; a step without room for all drafts is left out."""
-    answer = Answer("chat", (7, 8), ((1,), (2, 3), (4,), (5,)))
+    answer = Answer(
+        request=0,
+        prompt_id="a",
+        prompt_token_ids=(7, 8),
+        token_ids=(1, 2, 3, 4, 5),
+        chunks=(1, 2, 1, 1),
+        finish_reason="length",
+        parameters=LawParameters(temperature=0),
+    )
     accepted = np.array([9, 1, 9, 0, 3])
 
     assert _by_step(answer, accepted, 3).tolist() == [[1, 1], [0, 0]]
