@@ -31,15 +31,12 @@ def run_train(args: argparse.Namespace) -> int:
     recipe = load_recipe(args.recipe)
     if args.tiny:
         recipe = tiny(recipe)
+    _check_counts("train", args, "steps", "engines")
     if args.steps is not None:
-        if args.steps < 1:
-            raise SpecError(f"drafts train: --steps got {args.steps}, expected 1 or more.")
         recipe = replace(recipe, training=replace(recipe.training, steps=args.steps))
     limit_s = 60.0 * args.max_minutes
     if not limit_s > 0:
         raise SpecError(f"drafts train: --max-minutes got {args.max_minutes}, expected above 0.")
-    if args.engines < 1:
-        raise SpecError(f"drafts train: --engines got {args.engines}, expected 1 or more.")
     job = Job(
         recipe,
         tuple(args.prompts),
@@ -61,10 +58,7 @@ def run_check(args: argparse.Namespace) -> int:
     from draftgate.drafts.check import check_draft, read_draft  # noqa: PLC0415 - quick start
     from draftgate.specfile import load_profile  # noqa: PLC0415 - quick start
 
-    for name in ("tokens", "prompts"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise SpecError(f"drafts check: --{name} got {value}, expected 1 or more.")
+    _check_counts("check", args, "tokens", "prompts")
     if args.json is not None:
         check_json(args.json)
     draft = read_draft(args.draft, tokens=args.tokens)
@@ -91,17 +85,25 @@ def run_specforge(args: argparse.Namespace) -> int:
     from draftgate.drafts.specforge.folder import Order, write_run  # noqa: PLC0415 - quick start
     from draftgate.drafts.specforge.run import Gpus  # noqa: PLC0415 - quick start
 
-    for name in ("trainer_gpus", "capture_gpus"):
-        if getattr(args, name) < 1:
-            option = name.replace("_", "-")
-            raise SpecError(
-                f"drafts specforge: --{option} got {getattr(args, name)}, expected 1 or more."
-            )
+    _check_counts("specforge", args, "trainer_gpus", "capture_gpus")
     gpus = Gpus(args.trainer_gpus, args.capture_gpus)
     recipe = load_recipe(args.recipe)
     order = Order(recipe, args.target, tuple(args.prompts), gpus, tuple(args.set))
     print(write_run(order, args.folder))
     return Exit.OK
+
+
+def _check_counts(command: str, args: argparse.Namespace, *names: str) -> None:
+    """Refuse options that count something and say less than 1; None is one that was not given.
+
+    Raises:
+        SpecError: At the first of them.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            option = name.replace("_", "-")
+            raise SpecError(f"drafts {command}: --{option} got {value}, expected 1 or more.")
 
 
 def _say(line: str) -> None:

@@ -5,11 +5,8 @@ the head as it is and one with noise on the head's weights, so that the switch l
 like a roll-out: another process, counters that begin anew, and worse drafts.
 """
 
-import json
-import re
 import signal
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +21,7 @@ from draftgate.plugin.session import GateSession
 from draftgate.specs import Arm
 from draftgate.targets import resolve_target, weakened_copy
 from tests.support.flow import Started, assert_clean
-from tests.support.prometheus import RULES, prometheus, require, wait_for
+from tests.support.prometheus import firing, prometheus, require, short_rules, wait_for
 from tests.support.traffic_live import Switch, busy
 
 pytestmark = [pytest.mark.drift, pytest.mark.slow]
@@ -63,15 +60,9 @@ def heads(draftgate_session: GateSession, tmp_path: Path) -> Iterator[tuple[str,
         yield good.base_url, bad.base_url, good.model
 
 
-def firing(url: str) -> set[str]:
+def of_the_watch(url: str) -> set[str]:
     """Return the names of the alerts of the watch that fire."""
-    with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=10) as answer:
-        alerts = json.load(answer)["data"]["alerts"]
-    return {
-        one["labels"]["alertname"]
-        for one in alerts
-        if one["state"] == "firing" and one["labels"]["alertname"].startswith("Draft")
-    }
+    return {name for name in firing(url) if name.startswith("Draft")}
 
 
 def test_weakened_head_fires_and_the_old_one_resolves(
@@ -80,8 +71,7 @@ def test_weakened_head_fires_and_the_old_one_resolves(
     """No alert before; a drop within minutes of the switch; none after the head is back."""
     require("prometheus")
     good, bad, model = heads
-    rules = re.sub(r"for: \d+m$", "for: 2s", RULES.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    (tmp_path / "rules.yml").write_text(rules, encoding="utf-8")
+    (tmp_path / "rules.yml").write_text(short_rules("2s"), encoding="utf-8")
     prompts = load_prompts("mixed", 1)
     exported = free_port()
     words = ["--window", "50", "--learn", "20", "--interval", "1"]
@@ -95,12 +85,12 @@ def test_weakened_head_fires_and_the_old_one_resolves(
             argv = [sys.executable, "-m", "draftgate.cli", "watch", "--url", front.url, *words]
             watch = Started(argv, cwd=tmp_path)
             watch.read_until("reference length")
-            assert firing(url) == set()
+            assert of_the_watch(url) == set()
 
             front.to = bad
-            wait_for("the drop", lambda: "DraftAcceptanceDropped" in firing(url), PATIENCE_S)
+            wait_for("the drop", lambda: "DraftAcceptanceDropped" in of_the_watch(url), PATIENCE_S)
             front.to = good
-            wait_for("its end", lambda: firing(url) == set(), PATIENCE_S)
+            wait_for("its end", lambda: of_the_watch(url) == set(), PATIENCE_S)
             watch.send(signal.SIGINT)
             ended = watch.end()
 

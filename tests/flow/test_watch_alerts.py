@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.engines.running import free_port
 from tests.support.fake import fake_server
 from tests.support.flow import Started, assert_clean
-from tests.support.prometheus import RULES, prometheus, require, wait_for
+from tests.support.prometheus import firing, prometheus, require, short_rules, wait_for
 
 SCRIPT = FakeConfig(method="ngram", k=4, tokens_per_step=2.5, ttft_s=0.002, step_s=0.001)
 
@@ -70,13 +69,6 @@ def watch(folder: Path, server: FakeServer, *args: str) -> Started:
     return Started([sys.executable, "-m", "draftgate.cli", "watch", *options], cwd=folder)
 
 
-def short_rules() -> str:
-    """Return the rules of this repository with waits of half a second."""
-    return re.sub(
-        r"for: \d+m$", "for: 500ms", RULES.read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-
-
 @dataclass(slots=True)
 class Scene:
     """All that runs.
@@ -97,9 +89,7 @@ class Scene:
 
     def firing(self) -> set[str]:
         """Return the names of alerts that fire now."""
-        with urllib.request.urlopen(f"{self.url}/api/v1/alerts", timeout=10) as answer:
-            alerts: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
-        return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
+        return firing(self.url)
 
     def fires_and_resolves(self, name: str, **changes: object) -> None:
         """Change the script until the alert fires, change it back until it is resolved."""
@@ -114,7 +104,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Yield a watch that has learned its level, under Prometheus."""
     require("prometheus")
     folder = tmp_path_factory.mktemp("watch")
-    (folder / "rules.yml").write_text(short_rules(), encoding="utf-8")
+    (folder / "rules.yml").write_text(short_rules("500ms"), encoding="utf-8")
     port = free_port()
     with fake_server(SCRIPT) as server, traffic(server) as asked:
         started = watch(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from draftgate.cli import Exit, main
 from draftgate.drafts.answers import Samples
 from draftgate.drafts.recipe import Recipe, load_recipe
 
@@ -20,6 +21,24 @@ VOCAB = 64
 HIDDEN = 32
 LAYERS = 7
 DRAFT_VOCAB = 48
+
+
+def complaint_of(
+    words: Sequence[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:
+    """Return the one line with which `draftgate drafts` refuses these words, leaving nothing."""
+    monkeypatch.chdir(folder)
+    code = main(["drafts", *words])
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (Exit.BAD_SPEC, "")
+    assert err.startswith("draftgate: ")
+    assert err.count("\n") == 1
+    assert list(folder.iterdir()) == []
+    return err
 
 
 def small_recipe(algorithm: str = "eagle3", **training: Any) -> Recipe:

@@ -1,7 +1,10 @@
 """Real Prometheus programs for tests: found or the test is skipped, or failed where promised."""
 
+import json
+import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +61,20 @@ def prometheus(folder: Path, config: str) -> Iterator[str]:
         server.terminate()
         server.wait(20)
         log.close()
+
+
+def short_rules(wait: str) -> str:
+    """Return the rules of this repository with `wait` in place of their minutes."""
+    return re.sub(
+        r"for: \d+m$", f"for: {wait}", RULES.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+
+
+def firing(url: str) -> set[str]:
+    """Return the names of the alerts that fire in the Prometheus at this address."""
+    with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=10) as answer:
+        alerts: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
+    return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
 
 
 def wait_for(what: str, ask: Callable[[], Any], timeout_s: float) -> Any:

@@ -18,14 +18,11 @@ from draftgate.scaling import (
     HPASpec,
     Metric,
     Pods,
-    PolicyType,
-    ScalingPolicy,
-    ScalingRules,
-    SelectPolicy,
     Unreadable,
 )
 from tests.support import manifests
-from tests.support.manifests import Document, read
+from tests.support.manifests import read
+from tests.support.scaling import rules_of
 
 QUIET_MS = 270.0
 """What a server without a queue reads: nine tenths of vLLM's first bucket."""
@@ -43,18 +40,6 @@ Course = Iterable[tuple[float | None, int]]
 """Wait in milliseconds, and ready pods, of each sync."""
 
 
-def rules(document: Document) -> ScalingRules:
-    """Return the rules of one direction."""
-    return ScalingRules(
-        document["stabilizationWindowSeconds"],
-        tuple(
-            ScalingPolicy(PolicyType(one["type"]), one["value"], one["periodSeconds"])
-            for one in document["policies"]
-        ),
-        SelectPolicy(document["selectPolicy"]),
-    )
-
-
 def committed() -> HPASpec:
     """Return the HPA of the base."""
     (hpa,) = manifests.of_kind(read().base, "HorizontalPodAutoscaler")
@@ -63,8 +48,8 @@ def committed() -> HPASpec:
     return HPASpec(
         spec["maxReplicas"],
         spec["minReplicas"],
-        rules(behavior["scaleUp"]),
-        rules(behavior["scaleDown"]),
+        rules_of(behavior["scaleUp"]),
+        rules_of(behavior["scaleDown"]),
     )
 
 

@@ -49,6 +49,7 @@ from draftgate.scaling import (
     propose,
 )
 from draftgate.scaling.behavior import limit, scale_down_limit, scale_up_limit, stabilize
+from tests.support.scaling import rules_of
 
 DATA = Path(__file__).parent / "data"
 VECTORS = "DRAFTGATE_HPA_VECTORS"
@@ -75,18 +76,6 @@ Fault = Callable[[Step], Step]
 def read_vectors(path: Path) -> list[dict[str, Any]]:
     """Return the stored cases."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def rules_of(document: dict[str, Any]) -> ScalingRules:
-    """Return rules from the API's own form."""
-    return ScalingRules(
-        document["stabilizationWindowSeconds"],
-        tuple(
-            ScalingPolicy(PolicyType(policy["type"]), policy["value"], policy["periodSeconds"])
-            for policy in document["policies"]
-        ),
-        SelectPolicy(document["selectPolicy"]),
-    )
 
 
 def past(entries: Iterable[dict[str, Any]]) -> tuple[Past, ...]:

@@ -6,16 +6,18 @@ bytes.
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from draftgate.drafts.prompts import Chosen, choose_prompts, read_chosen
 from draftgate.drafts.recipe import Recipe
 from draftgate.drafts.specforge.run import DRAFT_FILE, Gpus, draft_config, run_config
 from draftgate.drafts.specforge.schema import VERSION, check_config
 from draftgate.drafts.specforge.targets import read_target
-from draftgate.drafts.specforge.yaml import to_yaml
 from draftgate.errors import SpecError
 from draftgate.files import write_text
 from draftgate.specfile.overrides import assign
@@ -79,6 +81,12 @@ def write_run(order: Order, folder: Path) -> Path:
             f"--folder {folder}: cannot be written ({error.strerror or error}). Name another."
         ) from error
     return folder / RUN_FILE
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """Return the YAML text of tables, keys in their order; equal documents give equal texts."""
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _prompts(order: Order) -> Sequence[Chosen]:

@@ -8,6 +8,7 @@ import pytest
 from draftgate.cli import Exit, main
 from draftgate.drafts import pipeline
 from draftgate.drafts.recipe import load_recipe, tiny
+from tests.support.drafts import complaint_of
 
 
 @pytest.mark.parametrize(
@@ -29,16 +30,7 @@ def test_mistake_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A wrong option or recipe ends with the code of a wrong file and a line on standard error."""
-    monkeypatch.chdir(tmp_path)
-    code = main(["drafts", "train", *arguments])
-
-    out, err = capsys.readouterr()
-    assert code == Exit.BAD_SPEC
-    assert out == ""
-    assert err.startswith("draftgate: ")
-    assert complaint in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    assert complaint in complaint_of(["train", *arguments], tmp_path, monkeypatch, capsys)
 
 
 def test_options_reach_the_job(

@@ -12,12 +12,12 @@ import yaml
 
 from draftgate.cli import Exit, main
 from draftgate.drafts.recipe import Recipe, load_recipe
-from draftgate.drafts.specforge.folder import Order, write_run
+from draftgate.drafts.specforge.folder import Order, to_yaml, write_run
 from draftgate.drafts.specforge.run import Gpus, draft_config, run_config
 from draftgate.drafts.specforge.schema import check_config, load_schema
 from draftgate.drafts.specforge.targets import read_target, target_names
-from draftgate.drafts.specforge.yaml import to_yaml
 from draftgate.errors import SpecError
+from tests.support.drafts import complaint_of
 
 NAMES = ("gpt-oss-120b-eagle3", "llama-3.3-70b-eagle3", "qwen3-coder-30b-eagle3")
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
@@ -354,14 +354,7 @@ def test_mistake_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A mistake ends with the code of a wrong file and one line, and writes nothing."""
-    monkeypatch.chdir(tmp_path)
-    code = main(["drafts", "specforge", *arguments])
-
-    out, err = capsys.readouterr()
-    assert (code, out) == (Exit.BAD_SPEC, "")
-    assert complaint in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    assert complaint in complaint_of(["specforge", *arguments], tmp_path, monkeypatch, capsys)
 
 
 def test_options_reach_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
