@@ -1,1 +1,1 @@
-"""Draft heads made for real: the whole pipeline on two cores."""
+"""Draft heads for real: made by the whole pipeline on two cores, and watched in service."""
