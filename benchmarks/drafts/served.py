@@ -20,7 +20,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -159,11 +159,14 @@ class Replay:
         self.target = target
         self.layer_ids = tuple(config["eagle_aux_hidden_state_layer_ids"])
         self.depth = draft.tokens
-        self.drafted: Bools = weights["t2d"].numpy()
         self._to_target = weights["d2t"]
-        model = new_model(
-            load_recipe("smollm2-eagle3"), target, (weights["t2d"], weights["d2t"]), self.layer_ids
-        )
+        size = len(self._to_target)
+        drafted = torch.zeros(_vocabulary_of(target), dtype=torch.bool)
+        drafted[torch.arange(size) + self._to_target] = True
+        self.drafted: Bools = drafted.numpy()
+        recipe = load_recipe("smollm2-eagle3")
+        recipe = replace(recipe, head=replace(recipe.head, draft_vocab_size=size))
+        model = new_model(recipe, target, (drafted, self._to_target), self.layer_ids)
         _, unknown = model.load_state_dict(weights, strict=False)
         if unknown:
             raise SpecError(f"draft {draft.folder}: got weights {unknown[:3]} of another head.")
@@ -183,6 +186,10 @@ class Replay:
             )
         # A number of the draft vocabulary plus its offset is the target's.
         return [(row[0] + self._to_target[row[0]]).numpy() for row in found]
+
+
+def _vocabulary_of(target: Path) -> int:
+    return int(json.loads((target / "config.json").read_text(encoding="utf-8"))["vocab_size"])
 
 
 def found_in(replay: Replay, kind: str, held: Sequence[Answer]) -> Found:

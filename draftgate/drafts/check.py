@@ -111,13 +111,13 @@ def check_draft(
         EngineError: If a server does not start.
     """
     with EnginePool(logs, say, max_alive=1) as pool:
-        own = tuple(_measured(draft, draft.target, profile, prompts, pool, say))
+        own = tuple(by_kind(draft, draft.target, profile, prompts, pool, say))
         broken = [one.invalid[0] for one in own if one.invalid]
         if broken:
             raise MeasurementError(f"draft {draft.folder}: {broken[0]}")
         if target is None:
             return DraftCheck(own, (), ())
-        new = tuple(_measured(draft, target, profile, prompts, pool, say))
+        new = tuple(by_kind(draft, target, profile, prompts, pool, say))
     return DraftCheck(own, new, judged(own, new))
 
 
@@ -136,9 +136,14 @@ def judged(
     )
 
 
-def _measured(
+def by_kind(
     draft: Draft, target: str, profile: Profile, prompts: int, pool: EnginePool, say: Say
 ) -> Iterator[TrafficAcceptance]:
+    """Serve a head on a target and yield its acceptance on each built-in kind.
+
+    Raises:
+        EngineError: If the server does not start.
+    """
     (engine,) = pool.require([served(draft, target, profile)])
     for kind in KINDS:
         sent = load_prompts(kind, profile.workload.seed)[:prompts]

@@ -1,7 +1,8 @@
 """The step `export`: a folder that engines load, and its model card's numbers.
 
-bfloat16 safetensors without the target's embedding, which vLLM shares, in
-Speculators' format. The name of the target stands in the config, not its path.
+bfloat16 safetensors in Speculators' format, without the target's embedding, which
+vLLM shares, and without `t2d`, which follows from `d2t` and which engines do not
+read. The name of the target stands in the config, not its path.
 """
 
 import json
@@ -47,17 +48,16 @@ def export_head(
     trained = torch.load(weights, map_location="cpu", weights_only=True)
     model = new_model(recipe, target, vocabulary, layer_ids)
     model.load_state_dict(trained, strict=False)
-    t2d, d2t = vocabulary
     tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in trained.items()}
     if "lm_head.weight" not in tensors:
         tensors["lm_head.weight"] = model.lm_head.weight.detach().to(torch.bfloat16).contiguous()
-    tensors |= {"d2t": d2t.to(torch.int64), "t2d": t2d.to(torch.bool)}
+    tensors["d2t"] = vocabulary[1].to(torch.int64)
     save_file(tensors, str(folder / WEIGHTS), metadata={"format": "pt"})
     (folder / WEIGHTS).chmod(0o644)
     _write_config(model, recipe, folder)
     return {
         "bytes": (folder / WEIGHTS).stat().st_size,
-        "parameters": sum(t.numel() for n, t in tensors.items() if n not in ("d2t", "t2d")),
+        "parameters": sum(t.numel() for n, t in tensors.items() if n != "d2t"),
     }
 
 
