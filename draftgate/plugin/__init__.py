@@ -162,7 +162,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("perf_cell", cells, ids=ids, indirect=True)
     if "speculative_arm" in metafunc.fixturenames:
         names = [arm.name for arm in session.profile.arms if arm.engine.speculative is not None]
-        metafunc.parametrize("speculative_arm", names, indirect=True)
+        # All tests of an arm run together: where not all servers can live, each starts once.
+        metafunc.parametrize("speculative_arm", names, indirect=True, scope="session")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,9 @@ from draftgate.engines.running import RunningEngine
 from draftgate.errors import DraftgateError
 from draftgate.specs import NO_SPECULATION, Arm, Profile
 
+BESIDE = 2
+"""Servers that live beside the one without speculation."""
+
 
 def in_float32(arm: Arm) -> Arm:
     """Return the arm with float32 weights and activations, under a name of its own."""
@@ -29,16 +32,18 @@ def without_repair(arm: Arm) -> Arm:
 def serve(engine_pool: EnginePool, profile: Profile) -> Callable[[Arm], RunningEngine]:
     """A function that returns a ready server for an arm, started at first use.
 
-    The first call starts all arms of the profile together, since they are all needed. Beside
-    them one more lives: a server in float32 takes 4.5 GB, and the reference is in this process.
+    Beside the server without speculation only the last ones live: each takes 4.5 GB in float32,
+    and the reference is in this process.
     """
-    common = [in_float32(arm) for arm in profile.arms]
+    always = in_float32(profile.arm(NO_SPECULATION))
+    last: list[Arm] = []
 
     def ready(arm: Arm) -> RunningEngine:
-        wanted = list(dict.fromkeys([*common, arm])) if arm in common else [arm]
-        engine_pool.keep_only([*common, *wanted])
+        if arm != always:
+            last[:] = [*(one for one in last if one != arm), arm][-BESIDE:]
+        engine_pool.keep_only([always, *last])
         try:
-            return dict(zip(wanted, engine_pool.require(wanted), strict=True))[arm]
+            return engine_pool.require([always, arm])[-1]
         except DraftgateError as error:
             pytest.fail(str(error), pytrace=False)
 
