@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from draftgate import __version__
+from draftgate.cli.bundle import add_bundle
 from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.check import add_check
 from draftgate.cli.commands import CommandParser
@@ -44,6 +45,7 @@ _FAMILIES = (
     add_noise,
     add_history,
     add_drafts,
+    add_bundle,
     add_null_engine,
 )
 """What enters the subcommands of each file, in the order of the help."""
