@@ -50,6 +50,8 @@ class PackRequest:
         runner: Its Python and platform.
         extras: Extras of draftgate that go along.
         requirements: Further requirements.
+        alone: Further requirements without what they need themselves, for packages that
+            only carry files, such as a model's weights.
         models: (name, folder) of model folders that go along.
         part_mb: Largest part, MB (10^6 bytes).
         checkout: Where draftgate is built from.
@@ -60,6 +62,7 @@ class PackRequest:
     runner: Runner = field(default_factory=Runner)
     extras: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     models: tuple[tuple[str, Path], ...] = ()
     part_mb: float = PART_MB
     checkout: Path = Path(draftgate.__file__).parent.parent
@@ -90,15 +93,17 @@ def pack(request: PackRequest, out: Path, *, log: Log = lambda _line: None) -> d
     own = own_requirements(request.checkout, request.extras)
     asked = (*request.recipe.requirements, *request.requirements)
     log(f"Resolving {', '.join(asked)} for Python {request.runner.python}")
-    choice = _choose(resolve(uv, (*asked, *own), request.runner), request, asked)
+    pins = dict(resolve(uv, (*asked, *own), request.runner))
+    pins |= resolve(uv, request.alone, request.runner, alone=True)
+    choice = _choose(sorted(pins.items()), request, (*asked, *request.alone))
     log(f"{len(choice.taken)} packages go in, {len(choice.left_out)} stay out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out, prefix=".packing-") as work:
             site = Path(work) / "site"
             wheel = build_wheel(uv, request.checkout, Path(work) / "wheel")
-            pins = [f"{name}=={version}" for name, version in choice.taken]
-            install(uv, [*pins, str(wheel)], site, request.runner)
+            packages = [f"{name}=={version}" for name, version in choice.taken]
+            install(uv, [*packages, str(wheel)], site, request.runner)
             made = Path(work) / "made"
             made.mkdir()
             manifest = _write(request, choice, site, made, log)

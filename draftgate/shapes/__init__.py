@@ -38,7 +38,8 @@ _SHARED = (
 )
 """What a head has in common with its target."""
 
-_ARCHITECTURES = {"eagle3": "LlamaForCausalLMEagle3", "peagle": "PEagleDraftModel"}
+_ARCHITECTURE = "LlamaForCausalLMEagle3"
+"""Of a plain head of either method: vLLM puts `Eagle3` before any other name and knows none so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def _head(method: str, own: Mapping[str, Any], target: Mapping[str, Any]) -> dic
     """
     head: dict[str, Any] = {key: target[key] for key in _SHARED}
     head |= {
-        "architectures": [_ARCHITECTURES[method]],
+        "architectures": [_ARCHITECTURE],
         "model_type": "llama",
         "tie_word_embeddings": False,
         "attention_bias": False,

@@ -32,7 +32,7 @@ def write_tokenizer(folder: Path, config: Mapping[str, Any]) -> None:
     """
     special = special_tokens(config)
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    document = {
+    document: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

