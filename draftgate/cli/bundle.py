@@ -1,6 +1,7 @@
 """Subcommands about bundles for runners without a registry: `bundle pack` and `bundle unpack`."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,9 @@ def _request(args: argparse.Namespace) -> "PackRequest":
     from draftgate.bundle import PackRequest, load_host, load_recipe  # noqa: PLC0415 - quick start
     from draftgate.bundle.resolve import Runner  # noqa: PLC0415 - quick start
 
+    recipe = load_recipe(args.recipe)
     return PackRequest(
-        recipe=load_recipe(args.recipe),
+        recipe=replace(recipe, drop=(*recipe.drop, *args.drop)),
         host=frozenset() if args.host is None else load_host(args.host),
         runner=Runner(args.python, args.platform),
         extras=tuple(args.extra),
@@ -94,6 +96,13 @@ def _add_pack(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", default=runner.python, metavar="X.Y")
     parser.add_argument("--platform", default=runner.platform, help="uv's name of the platform")
     parser.add_argument("--part-mb", type=float, default=PART_MB, metavar="MB")
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="leave out installed files whose path holds this, beside what the recipe drops",
+    )
     parser.add_argument(
         "--extra", action="append", default=[], metavar="NAME", help="an extra of draftgate"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt
 from draftgate.engines.running import RunningEngine
+from draftgate.gpus import faults as gpu_faults
 from draftgate.load.requests import Endpoint
 from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.measure.load import Load
@@ -73,7 +74,11 @@ def measure_run(
         resources=resources,
         client=loaded.client,
     )
-    unusable = (*failed(loaded, workload.max_failure_share), *busy(loaded))
+    unusable = (
+        *failed(loaded, workload.max_failure_share),
+        *busy(loaded),
+        *gpu_faults(resources.gpus),
+    )
     # A dead server explains every other trouble of its run.
     reasons = dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable)
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))

@@ -23,7 +23,7 @@ from draftgate.errors import BaselineError, SpecError
 from draftgate.files import locked, write_text
 from draftgate.hidden import hide
 from draftgate.metrics import compute_all
-from draftgate.records import Environment, RunSamples
+from draftgate.records import Environment, GpuUse, RunSamples
 from draftgate.runstore import RunDirectory, load_header, read_samples, writing
 from draftgate.specs import SLO, Arm
 from draftgate.sweep.plan import Cell, Group, SweepPlan
@@ -46,6 +46,7 @@ class Row:
         started_at: Time of day, ISO 8601, UTC.
         values: Metrics that apply, by name; empty for one that cannot be used.
         invalid: Why it cannot be used; empty if it can.
+        gpus: What each GPU did; empty without one.
     """
 
     group: str
@@ -55,6 +56,7 @@ class Row:
     started_at: str
     values: Mapping[str, float]
     invalid: tuple[str, ...]
+    gpus: tuple[GpuUse, ...] = ()
 
 
 @dataclass(slots=True)
@@ -259,7 +261,14 @@ def _check_same(folder: Path, group: Group, arms: Iterable[Arm], workload: Any) 
 def _row(group: str, run: RunSamples, slo: SLO) -> Row:
     values = {} if run.invalid else compute_all(run, slo)
     return Row(
-        group, run.arm, run.concurrency, run.repeat, run.started_at, values, tuple(run.invalid)
+        group=group,
+        arm=run.arm,
+        concurrency=run.concurrency,
+        repeat=run.repeat,
+        started_at=run.started_at,
+        values=values,
+        invalid=run.invalid,
+        gpus=run.resources.gpus,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from draftgate.codec import encode
 from draftgate.files import write_text
 from draftgate.hidden import hide
+from draftgate.records import GpuUse
 from draftgate.report.format import MISSING, TO, number, times
 from draftgate.report.markdown import escaped
 from draftgate.specs import NO_SPECULATION, Arm
@@ -97,6 +98,22 @@ def _cell(state: SweepState, group: Group, arm: Arm, concurrency: int) -> dict[s
         "planned": len(planned),
         "invalid": _reasons(taken),
         "metrics": _spreads(tuple(usable.values())),
+        "gpu": _gpu([use for row in usable.values() for use in row.gpus]),
+    }
+
+
+def _gpu(uses: Sequence[GpuUse]) -> dict[str, Any] | None:
+    """Return the extremes over the GPUs of usable runs; None without one."""
+    if not uses:
+        return None
+    clocks = [use.sm_clock_min_mhz for use in uses if use.sm_clock_min_mhz is not None]
+    heat = [use.temperature_max_c for use in uses if use.temperature_max_c is not None]
+    power = [use.power_max_w for use in uses if use.power_max_w is not None]
+    return {
+        "sm_clock_min_mhz": min(clocks, default=None),
+        "temperature_max_c": max(heat, default=None),
+        "power_max_w": max(power, default=None),
+        "reasons": sorted({reason for use in uses for reason in use.reasons}),
     }
 
 
@@ -183,15 +200,31 @@ def _group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     shown = [column for column in _COLUMNS if any(column[0] in r["metrics"] for r in group["rows"])]
     heads = ["arm", "K", "streams", "runs", "tokens/s", "over none"]
     heads += [title for _, title, _ in shown]
+    heads += ["GPU"] if any(row["gpu"] for row in group["rows"]) else []
     yield "| " + " | ".join(heads) + " |"
     yield "| :-- |" + " --: |" * (len(heads) - 1)
     for row in group["rows"]:
-        yield "| " + " | ".join(_row_cells(row, shown)) + " |"
+        cells = _row_cells(row, shown, with_gpu=heads[-1] == "GPU")
+        yield "| " + " | ".join(cells) + " |"
     yield ""
     yield from _not_run_lines(group["not_run"])
 
 
-def _row_cells(row: Mapping[str, Any], shown: Sequence[tuple[str, str, float]]) -> Iterator[str]:
+def _gpu_text(gpu: Mapping[str, Any] | None) -> str:
+    if gpu is None:
+        return MISSING
+    facts = [
+        (gpu["sm_clock_min_mhz"], "MHz at least"),
+        (gpu["temperature_max_c"], "°C"),
+        (gpu["power_max_w"], "W at most"),
+    ]
+    told = [f"{number(value)} {words}" for value, words in facts if value is not None]
+    return escaped(", ".join([*told, *gpu["reasons"]]))
+
+
+def _row_cells(
+    row: Mapping[str, Any], shown: Sequence[tuple[str, str, float]], *, with_gpu: bool
+) -> Iterator[str]:
     yield escaped(row["arm"])
     yield str(row["k"] or MISSING)
     yield str(row["streams"])
@@ -201,6 +234,8 @@ def _row_cells(row: Mapping[str, Any], shown: Sequence[tuple[str, str, float]]) 
     yield times(row["over_none"]) if row["method"] != NO_SPECULATION else MISSING
     for name, _, factor in shown:
         yield _shown(row["metrics"].get(name), factor, 1)
+    if with_gpu:
+        yield _gpu_text(row["gpu"])
 
 
 def _shown(spread: Mapping[str, float] | None, factor: float, runs: int) -> str:

@@ -1,6 +1,7 @@
 """One timed run against the scripted server: what is seen, and every reason not to use it."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from draftgate.specs import (
     WorkloadSpec,
 )
 from tests.support.fake import fake_server
+from tests.support.fake_nvml import FakeCard, fake_nvml
 
 PROMPTS = tuple(Prompt(f"p{i}", "chat", (("user", f"question {i}"),)) for i in range(50))
 WORKLOAD = WorkloadSpec(
@@ -41,6 +43,10 @@ WORKLOAD = WorkloadSpec(
     run_timeout_s=10.0,
 )
 NGRAM = SpeculativeConfig("ngram", 3)
+TOO_HOT = (
+    "GPU 0 (NVIDIA H200) was throttled during the window: hardware slowdown, hardware thermal "
+    "slowdown; at most 88 C, 690 W. Let it cool"
+)
 
 
 def engine(server: FakeServer, *, key: str | None = None, drafts: bool = True) -> RunningEngine:
@@ -288,3 +294,27 @@ def test_window_that_cannot_be_filled_makes_the_run_invalid() -> None:
         found = measure_run(engine(server, drafts=False), workload, Cell(2, 0), PROMPTS)
 
     assert any("its window was not complete" in reason for reason in found.invalid)
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [
+        (0x4, ()),
+        (
+            0x8 | 0x40,
+            (TOO_HOT,),
+        ),
+    ],
+    ids=["power-cap", "too-hot"],
+)
+def test_run_on_a_throttled_gpu_is_invalid(
+    monkeypatch: pytest.MonkeyPatch, bits: int, reasons: tuple[str, ...]
+) -> None:
+    """A card that was too hot makes the run unusable; one at its rated power does not."""
+    card = FakeCard(reason_bits=bits, temperature_c=88, power_mw=690_000)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml((card,)))
+
+    found = run()
+
+    assert found.invalid == reasons
+    assert found.resources.gpus[0].temperature_max_c == 88

@@ -371,10 +371,12 @@ def test_host_list_may_be_what_pip_freeze_writes(tmp_path: Path) -> None:
 def test_commands_pack_and_unpack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`draftgate bundle pack` and `unpack` do the same from the command line."""
     out, run = str(tmp_path / "out"), str(tmp_path / "run")
-    packed = main(["bundle", "pack", "vllm-0.26.0", "--out", out, "--python", HERE])
+    argv = ["bundle", "pack", "vllm-0.26.0", "--out", out, "--python", HERE, "--drop", "noise"]
+    packed = main(argv)
     unpacked = main(["bundle", "unpack", run, out])
 
     assert (packed, unpacked) == (0, 0)
+    assert not (tmp_path / "run" / "site" / "acme" / "noise.txt").exists()
     assert capsys.readouterr().out.splitlines()[-1] == f". {run}/activate"
     assert "VLLM_USE_FLASHINFER_SAMPLER" in (tmp_path / "run" / "activate").read_text()
     assert main(["bundle", "unpack", str(tmp_path / "two"), str(tmp_path / "nothing")]) == 2
