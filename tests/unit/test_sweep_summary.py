@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from draftgate.records import GpuReading, GpuUse
+from draftgate.report.format import TIMES, TO
 from draftgate.sweep import Cell, Group, SweepPlan, SweepState, summary_document, summary_markdown
 from draftgate.sweep.state import Row
 from tests.support.samples import make_environment, make_profile
@@ -96,14 +97,14 @@ def test_what_was_not_run_has_its_reason() -> None:
 
 
 def test_markdown_shows_the_table_and_what_is_missing() -> None:
-    """One row a cell with speed, range and ratio; GPUs where there are any; then what was not run."""
+    """One row a cell with speed, range, ratio and GPU; then what was not run."""
     rows = [row("none", 1, 0, 100.0), row("none", 1, 1, 110.0), row(SECOND, 1, 0, 210.0)]
     held = state(*(replace(r, gpus=(HOT,)) for r in rows), stopped="time limit: it took too long")
     text = summary_markdown(summary_document(held))
 
     assert "# Sweep my\\_list" in text
-    assert "| none | — | 1 | 2 of 2 | 105 (100–110) | — | 1,500 MHz at least, 71.0 °C, " in text
+    assert f"| none | — | 1 | 2 of 2 | 105 (100{TO}110) | — | 1,500 MHz at least, 71.0 °C, " in text
     assert "power cap |" in text
-    assert "| 2.00× |" in text
+    assert f"| 2.00{TIMES} |" in text
     assert "Stopped before its end: time limit: it took too long." in text
     assert f"- {SECOND} at 1, 8 streams: time limit: it took too long" in text
