@@ -55,7 +55,9 @@ def open_reader() -> Reader | None:
     return read if handles else None
 
 
-def summarise(readings: Sequence[Sequence[GpuReading]], own: Collection[int]) -> tuple[GpuUse, ...]:
+def summarise(
+    readings: Sequence[Sequence[GpuReading]], own: Collection[int] | None
+) -> tuple[GpuUse, ...]:
     """Return what each GPU did over a window.
 
     Args:
@@ -119,8 +121,11 @@ def _asker(nvml: Any) -> Callable[..., Any]:
 
 def _reasons_of(nvml: Any) -> Callable[..., Any]:
     """Return the question by its name since driver 535, or the older one."""
-    newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    return newer or nvml.nvmlDeviceGetCurrentClocksThrottleReasons  # type: ignore[no-any-return] - NVML has no types
+    name = "nvmlDeviceGetCurrentClocksEventReasons"
+    if not hasattr(nvml, name):
+        name = "nvmlDeviceGetCurrentClocksThrottleReasons"
+    question: Callable[..., Any] = getattr(nvml, name)
+    return question
 
 
 def _named(bits: int) -> tuple[str, ...]:
