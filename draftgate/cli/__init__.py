@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from draftgate import __version__
+from draftgate.cli.breakeven import add_breakeven
 from draftgate.cli.bundle import add_bundle
 from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.check import add_check
@@ -47,6 +48,7 @@ _FAMILIES = (
     add_history,
     add_drafts,
     add_sweep,
+    add_breakeven,
     add_bundle,
     add_null_engine,
 )
