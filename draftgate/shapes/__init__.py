@@ -38,6 +38,9 @@ _SHARED = (
 )
 """What a head has in common with its target."""
 
+_MASK_KEYS = ("mask_token_id", "ptd_token_id")
+"""vLLM 0.26 knows the second name alone; the first is that of published heads."""
+
 _ARCHITECTURE = "LlamaForCausalLMEagle3"
 """Of a plain head of either method: vLLM puts `Eagle3` before any other name and knows none so."""
 
@@ -144,5 +147,5 @@ def _head(method: str, own: Mapping[str, Any], target: Mapping[str, Any]) -> dic
         **own,
     }
     if method == "peagle":
-        head["mask_token_id"] = target["vocab_size"] - 1
+        head |= dict.fromkeys(_MASK_KEYS, target["vocab_size"] - 1)
     return head

@@ -56,7 +56,8 @@ def test_heads_fit_their_target(name: str) -> None:
     assert head["target_hidden_size"] == head["hidden_size"] == whole["hidden_size"]
     assert head["vocab_size"] == whole["vocab_size"]
     assert head["draft_vocab_size"] <= whole["vocab_size"]
-    assert head.get("mask_token_id") == (whole["vocab_size"] - 1 if method == "peagle" else None)
+    for key in ("mask_token_id", "ptd_token_id"):
+        assert head.get(key) == (whole["vocab_size"] - 1 if method == "peagle" else None)
     assert "quantization_config" not in head
 
 
