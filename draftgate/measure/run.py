@@ -8,6 +8,7 @@ from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt
 from draftgate.engines.running import RunningEngine
 from draftgate.gpus import faults as gpu_faults
+from draftgate.load.apis.dialect import LoadPrompt, raw_prompt
 from draftgate.load.requests import Endpoint
 from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.measure.load import Load
@@ -110,6 +111,10 @@ def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Promp
     if workload.prefix_cache is not PrefixCache.PRIMED:
         return
     for prompt in prompts:
+        body = {"model": engine.model, "max_tokens": 1, "temperature": 0}
+        if workload.api == "completions":
+            asked = LoadPrompt(prompt.prompt_id, messages=prompt.messages)
+            engine.post("/v1/completions", {**body, "prompt": raw_prompt(workload.api, asked)})
+            continue
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
-        body = {"model": engine.model, "messages": messages, "max_tokens": 1, "temperature": 0}
-        engine.post("/v1/chat/completions", body)
+        engine.post("/v1/chat/completions", {**body, "messages": messages})

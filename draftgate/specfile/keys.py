@@ -159,6 +159,7 @@ WORKLOAD_KEYS = {
     "max_failure_share": Key(number(0, 1)),
     "seed": Key(integer(0)),
     "client_processes": Key(_processes()),
+    "api": Key(choice("chat", "completions")),
 }
 SAMPLING_KEYS = {
     "max_tokens": Key(integer(1), required=True),

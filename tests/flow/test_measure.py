@@ -252,6 +252,22 @@ def test_priming_sends_every_prompt_once_and_only_where_asked() -> None:
         assert server.requests == len(PROMPTS)
 
 
+def test_prompts_go_to_the_api_that_the_workload_names() -> None:
+    """Through `completions` a run and its priming send the user's message as raw text."""
+    raw = replace(WORKLOAD, api="completions", prefix_cache=PrefixCache.PRIMED)
+    source = request_source("m", raw, PROMPTS)(0)
+    with fake_server(FakeConfig(ttft_s=0.0, step_s=0.001)) as server:
+        target = engine(server, drafts=False)
+        prime(target, raw, PROMPTS)
+        primed = server.requests
+        found = measure_run(target, raw, Cell(2, 0), PROMPTS)
+
+    assert source.path == "/v1/completions"
+    assert json.loads(source.body)["prompt"] == "question 0"
+    assert request_source("m", WORKLOAD, PROMPTS)(0).path == "/v1/chat/completions"
+    assert (primed, found.invalid) == (len(PROMPTS), ())
+
+
 def test_progress_is_told() -> None:
     """Elapsed seconds, requests and bytes are told about once a second."""
     told: list[LoadProgress] = []
