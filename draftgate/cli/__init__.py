@@ -19,6 +19,7 @@ from draftgate.cli.compare import add_compare
 from draftgate.cli.cost import add_cost
 from draftgate.cli.drafts import add_drafts
 from draftgate.cli.exits import Exit, exit_of
+from draftgate.cli.headroom import add_headroom
 from draftgate.cli.history import add_history
 from draftgate.cli.load import add_load
 from draftgate.cli.noise import add_noise
@@ -49,6 +50,7 @@ _FAMILIES = (
     add_drafts,
     add_sweep,
     add_breakeven,
+    add_headroom,
     add_bundle,
     add_null_engine,
 )

@@ -28,6 +28,17 @@ def count_parameters(config: Config) -> int:
     return int(2 * config["vocab_size"] * hidden + config["num_hidden_layers"] * layer + hidden)
 
 
+def count_experts(config: Config) -> int:
+    """Return the number of weights in experts, biases left out; 0 without a mixture."""
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    if config["model_type"] == "gpt_oss":
+        return int(layers * config["num_local_experts"] * 3 * hidden * config["intermediate_size"])
+    if config["model_type"] == "qwen3_moe":
+        expert = 3 * hidden * config["moe_intermediate_size"]
+        return int(layers * config["num_experts"] * expert)
+    return 0
+
+
 def _attention(config: Config) -> int:
     """Return the weights of q, k, v and o, with their biases where there are any."""
     hidden = config["hidden_size"]
