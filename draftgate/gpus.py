@@ -5,9 +5,8 @@ no engine and no run; `draftgate.resources` reads over a window.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
-
-import psutil
 
 from draftgate.records import GpuReading, GpuUse
 
@@ -33,6 +32,8 @@ THROTTLING = (
 """Reasons that make a run unusable: the card was too hot or short of power, which is the machine's
 trouble and no engine's. A power cap is not among them: a card under full load runs at its rated
 power, another engine on the same card would too; it is kept and told."""
+
+_DEVICE = "/dev/nvidia"
 
 Reader = Callable[[], tuple[GpuReading, ...]]
 
@@ -144,9 +145,30 @@ def _use(readings: Sequence[GpuReading], own: Collection[int] | None) -> GpuUse:
         temperature_max_c=_most(reading.temperature_c for reading in readings),
         power_max_w=_most(reading.power_w for reading in readings),
         reasons=tuple(name for name in REASONS.values() if any(name in held for held in reasons)),
-        tenants=() if own is None else tuple(sorted(filter(psutil.pid_exists, others))),
+        tenants=() if own is None else tuple(sorted(filter(_computes, others))),
         readings=len(readings),
     )
+
+
+def _computes(pid: int) -> bool:
+    """Return whether a process that can be seen from here has a GPU open.
+
+    In a container NVML may tell ids of the host, where another process has the
+    id of one of ours that uses no GPU.
+    """
+    try:
+        return any(_DEVICE in _target(path) for path in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False  # no such process here
+    except PermissionError:
+        return True  # somebody else's, whose files are not ours to see
+
+
+def _target(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except FileNotFoundError:
+        return ""  # closed between listing and asking
 
 
 def _least(values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,11 +93,16 @@ def test_heat_and_lack_of_power_make_a_run_unusable(
     assert bool(faults([use])) is (REASONS[bit] in THROTTLING)
 
 
-def test_another_tenant_makes_a_run_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A living process that is not ours is named; one that cannot be seen from here is not."""
+def test_another_tenant_makes_a_run_unusable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One with a GPU open that is not ours is named; one without, or not to be seen, is not."""
     stranger, gone = os.getpid(), 2**22 + 1
-    shared = window(monkeypatch, FakeCard(pids=(1, stranger, gone)))
-    alone = window(monkeypatch, FakeCard(pids=(1, gone)))
+    device = tmp_path / "dev" / "nvidia0"
+    device.parent.mkdir()
+    alone = window(monkeypatch, FakeCard(pids=(1, stranger, gone)))
+    with device.open("w"):
+        shared = window(monkeypatch, FakeCard(pids=(1, stranger, gone)))
 
     assert faults([shared]) == (
         f"GPU 0 (NVIDIA H200) was shared with process {stranger}. End it, or take another GPU",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -133,16 +134,22 @@ def test_a_card_that_does_not_tell_leaves_the_mean_out(monkeypatch: pytest.Monke
 
 
 def test_processes_of_others_on_a_gpu_are_tenants(
-    tree: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+    tree: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The server's own processes are none; a process that draftgate did not start is one."""
-    stranger = os.getppid()
+    (tmp_path / "dev").mkdir()
+    # Left by its parent, as a process that somebody else started is.
+    argv = ["sh", "-c", f"sleep 60 <> {tmp_path}/dev/nvidia0 >/dev/null & echo $!"]
+    stranger = int(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)
     child = psutil.Process(tree.pid).children()[0].pid
     cards = (FakeCard(pids=(child,)), FakeCard(pids=(child, stranger)))
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(cards))
     ours, elsewhere = (ResourceSampler(pid, SYSTEM_CLOCK) for pid in (tree.pid, None))
-    for sampler in (ours, elsewhere):
-        sampler.start()
+    try:
+        for sampler in (ours, elsewhere):
+            sampler.start()
+        found = [[gpu.tenants for gpu in sampler.stop().gpus] for sampler in (ours, elsewhere)]
+    finally:
+        os.kill(stranger, signal.SIGKILL)
 
-    assert [gpu.tenants for gpu in ours.stop().gpus] == [(), (stranger,)]
-    assert [gpu.tenants for gpu in elsewhere.stop().gpus] == [(), ()]
+    assert found == [[(), (stranger,)], [(), ()]]
