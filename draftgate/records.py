@@ -149,6 +149,67 @@ class EngineCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One look at one GPU through NVML; None for what the card does not tell.
+
+    Attributes:
+        index: NVML's number of it.
+        name: As the card reports it.
+        use_ratio: Share of the last sampling period in which a kernel ran.
+        memory_used_bytes: By all processes.
+        memory_total_bytes: Installed.
+        power_w: Now.
+        power_limit_w: Enforced limit.
+        temperature_c: Of the chip.
+        sm_clock_mhz: Of the processors, now.
+        memory_clock_mhz: Of the memory, now.
+        reasons: Why clocks are below their maximum, `draftgate.gpus.REASONS`.
+        pids: Processes that compute on it, ascending.
+    """
+
+    index: int
+    name: str
+    use_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    reasons: tuple[str, ...] | None = None
+    pids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """One GPU over the window of a run.
+
+    Attributes:
+        index: NVML's number of it.
+        first: Reading when the window opened.
+        last: Reading when it had closed.
+        sm_clock_min_mhz: Lowest clock of the processors that a reading saw.
+        temperature_max_c: Highest temperature.
+        power_max_w: Highest power.
+        reasons: Every reason for lower clocks that a reading saw.
+        tenants: Processes on it that are neither draftgate's nor its servers';
+            one that this process cannot see (another container's) is not counted.
+        readings: Number of readings.
+    """
+
+    index: int
+    first: GpuReading
+    last: GpuReading
+    sm_clock_min_mhz: int | None
+    temperature_max_c: int | None
+    power_max_w: float | None
+    reasons: tuple[str, ...]
+    tenants: tuple[int, ...]
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceUse:
     """What the server's processes used during the window.
 
@@ -159,6 +220,7 @@ class ResourceUse:
         gpu_use_ratio: Mean GPU use by NVML; None without a GPU.
         gpu_power_w: Mean GPU power by NVML; None without a GPU.
         gpu_memory_bytes: Largest GPU memory by NVML; None without a GPU.
+        gpus: What each GPU did; empty without one.
     """
 
     cpu_cores: float | None = None
@@ -166,6 +228,7 @@ class ResourceUse:
     gpu_use_ratio: float | None = None
     gpu_power_w: float | None = None
     gpu_memory_bytes: int | None = None
+    gpus: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ A thread looks every two seconds; CPU comes from the kernel's totals at both
 ends, so the pace of looking does not blur it. Knows no engine.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import psutil
 
 from draftgate.clock import Clock
-from draftgate.records import ResourceUse
+from draftgate.gpus import open_reader, summarise
+from draftgate.records import GpuReading, ResourceUse
 
 PERIOD_S = 2.0
 """Pace of memory and GPU samples; one look over a vLLM server's tree costs about 1 ms."""
@@ -31,7 +33,7 @@ class ResourceSampler:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="resources", daemon=True)
         self._rss: list[int] = []
-        self._gpu: list[tuple[float, float, int]] = []
+        self._gpu: list[tuple[GpuReading, ...]] = []
         self._start: tuple[int, dict[int, float]] = (0, {})
 
     def start(self) -> None:
@@ -50,20 +52,33 @@ class ResourceSampler:
         return ResourceUse(
             cpu_cores=used_s / wall_s if known else None,
             rss_bytes=max(self._rss, default=None),
-            gpu_use_ratio=_mean([use for use, _, _ in self._gpu]),
-            gpu_power_w=_mean([power for _, power, _ in self._gpu]),
-            gpu_memory_bytes=max((memory for _, _, memory in self._gpu), default=None),
+            gpu_use_ratio=_mean(self._over_gpus("use_ratio", _mean)),
+            gpu_power_w=_mean(self._over_gpus("power_w", sum)),
+            gpu_memory_bytes=max(self._over_gpus("memory_used_bytes", sum), default=None),
+            gpus=summarise(self._gpu, self._own()),
         )
 
+    def _own(self) -> set[int] | None:
+        """Return the processes that draftgate started; None if the server is none of them."""
+        own = {process.pid for process in _tree(os.getpid())}
+        return own if self._pid in own else None
+
+    def _over_gpus(self, name: str, join: Callable[[list[Any]], Any]) -> list[Any]:
+        """Return one value per look: that of all GPUs, left out where a card does not tell."""
+        looks = ([getattr(one, name) for one in look] for look in self._gpu)
+        return [join(look) for look in looks if None not in look]
+
     def _watch(self) -> None:
-        read_gpus = _gpu_reader()
+        read_gpus = open_reader()
         while True:
             if self._pid is not None:
                 self._rss.append(_tree_sum(self._pid, lambda p: p.memory_info().rss))
             if read_gpus is not None:
                 self._gpu.append(read_gpus())
             if self._done.wait(PERIOD_S):
-                return
+                break
+        if read_gpus is not None:
+            self._gpu.append(read_gpus())  # what it has come to when the window has closed
 
     def _cpu_seconds(self) -> dict[int, float]:
         if self._pid is None:
@@ -97,23 +112,3 @@ def _tree_sum(pid: int, question: Callable[[psutil.Process], int]) -> int:
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _gpu_reader() -> Callable[[], tuple[float, float, int]] | None:
-    try:
-        import pynvml  # noqa: PLC0415 - only where there may be a GPU
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None  # no driver: no GPU to read
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-
-    def read() -> tuple[float, float, int]:
-        use = sum(pynvml.nvmlDeviceGetUtilizationRates(h).gpu for h in handles)
-        power = sum(pynvml.nvmlDeviceGetPowerUsage(h) for h in handles)
-        memory = sum(pynvml.nvmlDeviceGetMemoryInfo(h).used for h in handles)
-        return use / len(handles) / 100, power / 1000, memory
-
-    return read if handles else None

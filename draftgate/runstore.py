@@ -49,8 +49,8 @@ before it was kept have none and are read as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
-    """What run.json holds."""
+class RunHeader:
+    """What run.json holds; attributes as in `StoredRun`, samples by file name."""
 
     schema: int
     id: str
@@ -138,7 +138,7 @@ class RunDirectory:
             root.mkdir(parents=True, exist_ok=True)
             run.path.mkdir()
             run.logs_path.mkdir()
-        header = _Header(RUN_SCHEMA_VERSION, run_id, now.isoformat(), tuple(argv), profile)
+        header = RunHeader(RUN_SCHEMA_VERSION, run_id, now.isoformat(), tuple(argv), profile)
         run._write_header(header)
         return run
 
@@ -149,6 +149,14 @@ class RunDirectory:
             MeasurementError: If it cannot be written.
         """
         self._write_header(replace(_read_header(self.path), environment=environment))
+
+    def write_profile(self, profile: Profile) -> None:
+        """Record a profile that gained arms or cells since the folder was made.
+
+        Raises:
+            MeasurementError: If it cannot be written.
+        """
+        self._write_header(replace(_read_header(self.path), profile=profile))
 
     def write_command(self, arm: str, command: str) -> None:
         """Record the command that starts the server of `arm`; the last one stands.
@@ -196,8 +204,17 @@ class RunDirectory:
         decisions = _Decisions(RUN_SCHEMA_VERSION, baseline, tuple(verdicts))
         _write_json(self.path / "verdicts.json", decisions)
 
-    def _write_header(self, header: _Header) -> None:
+    def _write_header(self, header: RunHeader) -> None:
         _write_json(self.path / "run.json", header)
+
+
+def load_header(path: Path) -> RunHeader:
+    """Read what a run folder says of itself, without its samples.
+
+    Raises:
+        BaselineError: Naming the file and what is wrong with it.
+    """
+    return _read_header(path)
 
 
 def load_run(path: Path) -> StoredRun:
@@ -269,8 +286,8 @@ def read_samples(path: Path) -> RunSamples:
         return replace(run, records=from_table(table))
 
 
-def _read_header(path: Path) -> _Header:
-    return _read_json(path / "run.json", _Header)
+def _read_header(path: Path) -> RunHeader:
+    return _read_json(path / "run.json", RunHeader)
 
 
 def _read_json(path: Path, kind: type[T]) -> T:

@@ -202,6 +202,8 @@ class WorkloadSpec:
         seed: Seed of prompt order and of the order of arms.
         client_processes: Processes that send the load; None for as many as the
             concurrency needs.
+        api: How prompts are sent: "chat", or "completions", which sends one user message
+            as raw text, without the server's chat template.
         prompts_digest: `draftgate.datasets.prompts_digest` of what the dataset held
             when the load was sent; None before. No key of a profile.
     """
@@ -220,6 +222,7 @@ class WorkloadSpec:
     max_failure_share: float = 0.0
     seed: int = 1
     client_processes: int | None = None
+    api: str = "chat"
     prompts_digest: str | None = None
 
 

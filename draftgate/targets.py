@@ -25,9 +25,13 @@ import platformdirs
 from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import SpecError
 from draftgate.files import locked
+from draftgate.shapes import load_shape, shape_names, write_shape
 from draftgate.shipped import shipped_heads
 
 Log = Callable[[str], None]
+
+_SHAPE_BYTES = 10_000_000
+"""Room for a twin's folder: the largest tokenizer, of 201,088 words, takes 3 to 4 MB."""
 
 CACHE_VARIABLE = "DRAFTGATE_CACHE"
 STAMP = "draftgate-stamp.json"
@@ -87,8 +91,9 @@ def resolve_target(name: str, *, log: Log) -> Path | str:
     """Return what an engine can load for the model called `name`.
 
     Args:
-        name: Name of a known target (converted at first use, then reused) or of a
-            draft head that comes with the project, a folder, or a hub name
+        name: Name of a known target (converted at first use, then reused), of a
+            shape twin (made at first use, `draftgate.shapes`) or of a draft head
+            that comes with the project, a folder, or a hub name
             `ORGANISATION/MODEL`, which is returned as it is.
         log: Takes a line of progress at each step that a person would wait for.
 
@@ -99,6 +104,8 @@ def resolve_target(name: str, *, log: Log) -> Path | str:
     """
     if name in TARGETS:
         return convert(TARGETS[name], log=log)
+    if name in shape_names():
+        return make_shape(name, log=log)
     heads = shipped_heads()
     if name in heads:
         return heads[name]
@@ -108,8 +115,8 @@ def resolve_target(name: str, *, log: Log) -> Path | str:
     if name.startswith((".", "/", "~")) or "/" not in name:
         raise SpecError(
             f"model {name!r}: got neither a folder nor a known name. Known: "
-            f"{', '.join((*TARGETS, *heads))}. Give one of them, a folder that exists, or a hub "
-            "name such as ORGANISATION/MODEL."
+            f"{', '.join((*TARGETS, *heads, *shape_names()))}. Give one of them, a folder that "
+            "exists, or a hub name such as ORGANISATION/MODEL."
         )
     return name
 
@@ -142,6 +149,26 @@ def convert(target: GgufTarget, *, log: Log) -> Path:
     return _made_once(
         _Job(cache_root() / "targets", target.name, what, fingerprint, need_bytes), build, log
     )
+
+
+def make_shape(name: str, *, log: Log) -> Path:
+    """Return the folder of a shape twin in the cache; make it if it is not there.
+
+    Safe to call from several processes at once, as `convert` is. It holds no
+    weights: an engine loads it with weights of its own drawing.
+
+    Raises:
+        SpecError: If there is no such shape, or the cache cannot be written.
+    """
+    shape = load_shape(name)
+    kind = "draft head" if shape.is_head else "target"
+    what = f"{name}, a {kind} with the shapes of {shape.source} and no weights"
+
+    def build(folder: Path) -> None:
+        write_shape(shape, folder)
+
+    job = _Job(cache_root() / "shapes", name, what, shape.fingerprint, _SHAPE_BYTES)
+    return _made_once(job, build, log)
 
 
 def weakened_copy(source: Path, *, noise_ratio: float, seed: int, log: Log) -> Path:

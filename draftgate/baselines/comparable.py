@@ -72,6 +72,8 @@ def _sent(workload: WorkloadSpec) -> dict[str, Any]:
     kept["dataset"] = dataset_label(workload.dataset)
     if kept["prompts_digest"] == FIRST_PROMPTS.get(workload.dataset):
         del kept["prompts_digest"]
+    if kept["api"] == "chat":
+        del kept["api"]  # what every baseline was sent through before there was a choice
     return kept
 
 

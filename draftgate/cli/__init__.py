@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from draftgate import __version__
+from draftgate.cli.breakeven import add_breakeven
+from draftgate.cli.bundle import add_bundle
 from draftgate.cli.calibrate import add_calibrate
 from draftgate.cli.check import add_check
 from draftgate.cli.commands import CommandParser
@@ -17,6 +19,7 @@ from draftgate.cli.compare import add_compare
 from draftgate.cli.cost import add_cost
 from draftgate.cli.drafts import add_drafts
 from draftgate.cli.exits import Exit, exit_of
+from draftgate.cli.headroom import add_headroom
 from draftgate.cli.history import add_history
 from draftgate.cli.load import add_load
 from draftgate.cli.noise import add_noise
@@ -24,6 +27,7 @@ from draftgate.cli.null_engine import add_null_engine
 from draftgate.cli.profiles import add_profiles
 from draftgate.cli.runs import add_runs
 from draftgate.cli.serve import add_serve
+from draftgate.cli.sweep import add_sweep
 from draftgate.cli.watch import add_watch
 from draftgate.errors import DraftgateError
 from draftgate.hidden import hide
@@ -44,6 +48,10 @@ _FAMILIES = (
     add_noise,
     add_history,
     add_drafts,
+    add_sweep,
+    add_breakeven,
+    add_headroom,
+    add_bundle,
     add_null_engine,
 )
 """What enters the subcommands of each file, in the order of the help."""

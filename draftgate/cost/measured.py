@@ -20,6 +20,7 @@ from draftgate.metrics import compute_all, selection
 from draftgate.records import RunSamples
 from draftgate.runstore import StoredRun, load_run
 from draftgate.specs import SLO, UrlLaunch
+from draftgate.twins import twin_words
 
 MAX_FAILED_SHARE = 0.01
 """A failed request keeps no limit, and p99 lets one request in a hundred break it."""
@@ -222,6 +223,8 @@ def _run_source(run: StoredRun) -> _Source:
         f"{_sampling_text(sampling.temperature, sampling.top_p, sampling.top_k)}; prefix cache "
         f"{workload.prefix_cache.value}"
     )
+    twin = twin_words(profile.arms)
+    words += f"; {twin[:1].lower()}{twin[1:].rstrip('.')}" if twin else ""
     setup = Setup(
         model=target.target,
         evaluation_set=words,

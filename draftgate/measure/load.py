@@ -10,7 +10,7 @@ from draftgate.datasets import Prompt
 from draftgate.load.closed import ClosedLoopPlan, NextRequest
 from draftgate.load.generator import LoadResult
 from draftgate.load.generator import run as run_load
-from draftgate.load.requests import Endpoint, PreparedRequest, prepare_chat
+from draftgate.load.requests import Endpoint, LoadPrompt, PreparedRequest, prepare
 from draftgate.load.spool import WHOLE, Share
 from draftgate.load.spread import processes_for, run_spread
 from draftgate.load.state import LoadHooks
@@ -40,7 +40,9 @@ def request_source(
         number = share.number(next(numbers))
         prompt = prompts[number % len(prompts)]
         salt = f"{run_id}-{number}" if defeated else None
-        return prepare_chat(prompt, model, _seeded(workload.sampling, number), cache_salt=salt)
+        asked = LoadPrompt(prompt.prompt_id, messages=prompt.messages)
+        sampling = _seeded(workload.sampling, number)
+        return prepare(workload.api, asked, model, sampling, cache_salt=salt)
 
     return next_request
 

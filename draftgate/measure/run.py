@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from draftgate.clock import SYSTEM_CLOCK, Clock
 from draftgate.datasets import Prompt
 from draftgate.engines.running import RunningEngine
+from draftgate.gpus import faults as gpu_faults
+from draftgate.load.apis.dialect import LoadPrompt, raw_prompt
 from draftgate.load.requests import Endpoint
 from draftgate.load.state import LoadHooks, LoadProgress
 from draftgate.measure.load import Load
@@ -73,7 +75,11 @@ def measure_run(
         resources=resources,
         client=loaded.client,
     )
-    unusable = (*failed(loaded, workload.max_failure_share), *busy(loaded))
+    unusable = (
+        *failed(loaded, workload.max_failure_share),
+        *busy(loaded),
+        *gpu_faults(resources.gpus),
+    )
     # A dead server explains every other trouble of its run.
     reasons = dead(engine, loaded.records) or (*loaded.notes, *problems, *unusable)
     return replace(run, invalid=tuple(dict.fromkeys(reasons)))
@@ -105,6 +111,10 @@ def prime(engine: RunningEngine, workload: WorkloadSpec, prompts: Sequence[Promp
     if workload.prefix_cache is not PrefixCache.PRIMED:
         return
     for prompt in prompts:
+        body = {"model": engine.model, "max_tokens": 1, "temperature": 0}
+        if workload.api == "completions":
+            asked = LoadPrompt(prompt.prompt_id, messages=prompt.messages)
+            engine.post("/v1/completions", {**body, "prompt": raw_prompt(workload.api, asked)})
+            continue
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
-        body = {"model": engine.model, "messages": messages, "max_tokens": 1, "temperature": 0}
-        engine.post("/v1/chat/completions", body)
+        engine.post("/v1/chat/completions", {**body, "messages": messages})

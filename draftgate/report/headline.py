@@ -12,6 +12,7 @@ from draftgate.report.format import MISSING, TO, change, count, decimals_of, fix
 from draftgate.report.ratios import Ratio
 from draftgate.report.summary import SPEED, Summary
 from draftgate.specs import NO_SPECULATION
+from draftgate.twins import twin_words
 from draftgate.verdict import Outcome, Verdict
 
 LABELS = {
@@ -67,7 +68,12 @@ def label(outcome: Outcome | None) -> str:
 
 
 def sentence(summary: Summary) -> str:
-    """Return the outcome as one plain sentence."""
+    """Return the outcome as one plain sentence, and what a shape twin's numbers are."""
+    twin = twin_words(summary.run.profile.arms)
+    return f"{_outcome(summary)} {twin}".rstrip()
+
+
+def _outcome(summary: Summary) -> str:
     outcome, verdicts = summary.outcome, summary.verdicts
     if outcome is None:
         return _unjudged(summary)

@@ -122,6 +122,7 @@ def workload(run: StoredRun) -> tuple[tuple[str, str], ...]:
     ]
     return (
         ("Dataset", sent.dataset),
+        *((("API", sent.api),) if sent.api != "chat" else ()),
         ("Load", f"closed loop, {', '.join(map(str, sent.concurrencies))} streams"),
         ("Output", count(sent.sampling.max_tokens, "token") + " per request"),
         ("Temperature", f"{sent.sampling.temperature:g}"),

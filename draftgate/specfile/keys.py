@@ -69,6 +69,10 @@ def _gpus() -> Rule:
 _SLUG = _matching(
     r"[A-Za-z0-9][A-Za-z0-9_-]*", "a name of letters, digits, '-' and '_' (it names folders)"
 )
+_PROFILE = _matching(
+    r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[0-9][A-Za-z0-9_-]*)*",
+    "a name of letters, digits, '-' and '_', with a dot before a digit only (it names folders)",
+)
 _VARIABLE = _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 _IMAGE = _matching(r"[a-z0-9][\w.:/@-]*", "the name of an image, such as vllm/vllm-openai:v0.33.0")
 _SIZE = _matching(r"[0-9]+[bkmg]?", 'a size as Docker spells it, such as "8g"')
@@ -76,7 +80,7 @@ _URL = _matching(r"https?://[^\s/]+(/\S*)?", "an address such as http://127.0.0.
 
 TOP_KEYS = {
     "schema": Key(integer(1), required=True),
-    "name": Key(_SLUG, required=True),
+    "name": Key(_PROFILE, required=True),
     "description": Key(text(), required=True),
     "engine": Key(anything("a table [engine]"), required=True),
     "target": Key(anything("a table [target]"), required=True),
@@ -155,6 +159,7 @@ WORKLOAD_KEYS = {
     "max_failure_share": Key(number(0, 1)),
     "seed": Key(integer(0)),
     "client_processes": Key(_processes()),
+    "api": Key(choice("chat", "completions")),
 }
 SAMPLING_KEYS = {
     "max_tokens": Key(integer(1), required=True),

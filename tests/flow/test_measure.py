@@ -1,6 +1,7 @@
 """One timed run against the scripted server: what is seen, and every reason not to use it."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from draftgate.specs import (
     WorkloadSpec,
 )
 from tests.support.fake import fake_server
+from tests.support.fake_nvml import FakeCard, fake_nvml
 
 PROMPTS = tuple(Prompt(f"p{i}", "chat", (("user", f"question {i}"),)) for i in range(50))
 WORKLOAD = WorkloadSpec(
@@ -41,6 +43,10 @@ WORKLOAD = WorkloadSpec(
     run_timeout_s=10.0,
 )
 NGRAM = SpeculativeConfig("ngram", 3)
+TOO_HOT = (
+    "GPU 0 (NVIDIA H200) was throttled during the window: hardware slowdown, hardware thermal "
+    "slowdown; at most 88 C, 690 W. Let it cool"
+)
 
 
 def engine(server: FakeServer, *, key: str | None = None, drafts: bool = True) -> RunningEngine:
@@ -246,6 +252,22 @@ def test_priming_sends_every_prompt_once_and_only_where_asked() -> None:
         assert server.requests == len(PROMPTS)
 
 
+def test_prompts_go_to_the_api_that_the_workload_names() -> None:
+    """Through `completions` a run and its priming send the user's message as raw text."""
+    raw = replace(WORKLOAD, api="completions", prefix_cache=PrefixCache.PRIMED)
+    source = request_source("m", raw, PROMPTS)(0)
+    with fake_server(FakeConfig(ttft_s=0.0, step_s=0.001)) as server:
+        target = engine(server, drafts=False)
+        prime(target, raw, PROMPTS)
+        primed = server.requests
+        found = measure_run(target, raw, Cell(2, 0), PROMPTS)
+
+    assert source.path == "/v1/completions"
+    assert json.loads(source.body)["prompt"] == "question 0"
+    assert request_source("m", WORKLOAD, PROMPTS)(0).path == "/v1/chat/completions"
+    assert (primed, found.invalid) == (len(PROMPTS), ())
+
+
 def test_progress_is_told() -> None:
     """Elapsed seconds, requests and bytes are told about once a second."""
     told: list[LoadProgress] = []
@@ -288,3 +310,27 @@ def test_window_that_cannot_be_filled_makes_the_run_invalid() -> None:
         found = measure_run(engine(server, drafts=False), workload, Cell(2, 0), PROMPTS)
 
     assert any("its window was not complete" in reason for reason in found.invalid)
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [
+        (0x4, ()),
+        (
+            0x8 | 0x40,
+            (TOO_HOT,),
+        ),
+    ],
+    ids=["power-cap", "too-hot"],
+)
+def test_run_on_a_throttled_gpu_is_invalid(
+    monkeypatch: pytest.MonkeyPatch, bits: int, reasons: tuple[str, ...]
+) -> None:
+    """A card that was too hot makes the run unusable; one at its rated power does not."""
+    card = FakeCard(reason_bits=bits, temperature_c=88, power_mw=690_000)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml((card,)))
+
+    found = run()
+
+    assert found.invalid == reasons
+    assert found.resources.gpus[0].temperature_max_c == 88

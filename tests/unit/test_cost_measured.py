@@ -210,3 +210,14 @@ def test_missing_file_and_folder_without_a_run_are_named(tmp_path: Path) -> None
         read_measurement([tmp_path / "nothing.json"], LIMITS)
     with pytest.raises(BaselineError, match=r"run\.json"):
         read_measurement([tmp_path], LIMITS)
+
+
+def test_costs_of_a_twin_say_what_it_is(tmp_path: Path) -> None:
+    """Loads of random weights are told as such beside what was sent; others are not."""
+    profile = make_profile()
+    arms = tuple(replace(a, engine=replace(a.engine, target="shape-tiny")) for a in profile.arms)
+    twin = read_measurement([store_run(tmp_path, profile=replace(profile, arms=arms))], SLO())
+    real = read_measurement([store_run(tmp_path)], SLO())
+
+    assert "; shapes true, weights random, " in twin.setup.evaluation_set
+    assert "weights random" not in real.setup.evaluation_set

@@ -29,6 +29,7 @@ from draftgate.datasets.builtin import KINDS
 from draftgate.datasets.published import HubFile, Prompts, content_sha256
 from draftgate.datasets.rows import Row, read_rows
 from draftgate.datasets.sharegpt import read_conversations
+from draftgate.datasets.twin import LENGTHS
 from draftgate.errors import SpecError
 from draftgate.load.prompts import find_prompts
 from draftgate.specfile import load_profile
@@ -339,7 +340,8 @@ def test_unknown_name_lists_published_ones_too() -> None:
     """A misspelt set is an error that lists all."""
     with pytest.raises(SpecError, match=r"unknown dataset 'gsm8'.*chat.*gsm8k.*sharegpt"):
         load_prompts("gsm8", seed=1)
-    assert {*KINDS, "mixed", *FIXED, "sharegpt"} == set(dataset_names())
+    twins = {f"twin-{length}" for length in LENGTHS}
+    assert {*KINDS, "mixed", *FIXED, "sharegpt", *twins} == set(dataset_names())
 
 
 def test_empty_file_name_is_an_error() -> None:

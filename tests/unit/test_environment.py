@@ -77,6 +77,18 @@ def test_machine_without_git_is_described_too(
     assert describe("e").draftgate == __version__
 
 
+def test_commit_is_told_where_there_is_no_git(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a bundle says of its commit stands beside the version; git, where there is one, wins."""
+    monkeypatch.setenv("DRAFTGATE_COMMIT", "0123abcd")
+    with_git = describe("e").draftgate
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert describe("e").draftgate == f"{__version__}+0123abcd"
+    assert "0123abcd" not in with_git
+
+
 class NVMLError(Exception):
     """What NVML raises."""
 

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from draftgate.clock import SYSTEM_CLOCK, ManualClock
 from draftgate.resources import ResourceSampler
+from tests.support.fake_nvml import FakeCard, fake_nvml
 
 PARENT = """
 import subprocess, sys
@@ -100,16 +102,11 @@ def test_window_of_no_length_has_no_rate() -> None:
 
 def test_gpu_use_is_a_mean_power_and_memory_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over two GPUs: mean use as a ratio, power in watts summed, memory in bytes summed."""
-    module = types.SimpleNamespace(
-        NVMLError=RuntimeError,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetUtilizationRates=lambda i: types.SimpleNamespace(gpu=[40, 80][i]),
-        nvmlDeviceGetPowerUsage=lambda i: [100_000, 250_000][i],
-        nvmlDeviceGetMemoryInfo=lambda i: types.SimpleNamespace(used=[10, 20][i]),
+    cards = (
+        FakeCard(use_percent=40, power_mw=100_000, memory_used=10),
+        FakeCard(use_percent=80, power_mw=250_000, memory_used=20),
     )
-    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(cards))
     sampler = ResourceSampler(None, SYSTEM_CLOCK)
     sampler.start()
 
@@ -118,3 +115,41 @@ def test_gpu_use_is_a_mean_power_and_memory_are_sums(monkeypatch: pytest.MonkeyP
     assert use.gpu_use_ratio == pytest.approx(0.6)
     assert use.gpu_power_w == pytest.approx(350.0)
     assert use.gpu_memory_bytes == 30
+    assert [gpu.index for gpu in use.gpus] == [0, 1]
+    assert min(gpu.readings for gpu in use.gpus) >= 2
+
+
+def test_a_card_that_does_not_tell_leaves_the_mean_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of two cards does not say is unknown for both together, not taken for 0."""
+    cards = (FakeCard(power_mw=100_000), FakeCard(power_mw=None))
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(cards))
+    sampler = ResourceSampler(None, SYSTEM_CLOCK)
+    sampler.start()
+
+    use = sampler.stop()
+
+    assert use.gpu_power_w is None
+    assert use.gpu_memory_bytes is not None
+    assert [gpu.power_max_w for gpu in use.gpus] == [100.0, None]
+
+
+def test_processes_of_others_on_a_gpu_are_tenants(
+    tree: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server's own processes are none; a process that draftgate did not start is one."""
+    (tmp_path / "dev").mkdir()
+    # Left by its parent, as a process that somebody else started is.
+    argv = ["sh", "-c", f"sleep 60 <> {tmp_path}/dev/nvidia0 >/dev/null & echo $!"]
+    stranger = int(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)
+    child = psutil.Process(tree.pid).children()[0].pid
+    cards = (FakeCard(pids=(child,)), FakeCard(pids=(child, stranger)))
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(cards))
+    ours, elsewhere = (ResourceSampler(pid, SYSTEM_CLOCK) for pid in (tree.pid, None))
+    try:
+        for sampler in (ours, elsewhere):
+            sampler.start()
+        found = [[gpu.tenants for gpu in sampler.stop().gpus] for sampler in (ours, elsewhere)]
+    finally:
+        os.kill(stranger, signal.SIGKILL)
+
+    assert found == [[(), (stranger,)], [(), ()]]

@@ -19,8 +19,8 @@ def _render(config: SpeculativeConfig, engine: str = "vllm") -> dict[str, Any]:
 
 
 def test_registry_knows_the_profile_vocabulary() -> None:
-    """The four methods of the profile vocabulary are registered under their own names."""
-    assert METHODS.names() == ("draft_model", "eagle3", "ngram", "peagle")
+    """The methods of the profile vocabulary are registered under their own names."""
+    assert METHODS.names() == ("draft_model", "eagle3", "ngram", "ngram_gpu", "peagle")
     assert all(name == method.name for name, method in METHODS)
 
 
@@ -115,7 +115,7 @@ def test_engine_that_cannot_run_a_method_is_refused() -> None:
 
 def test_unknown_method_lists_the_known() -> None:
     """A method nobody registered lists those that are."""
-    with pytest.raises(SpecError, match=r"'medusa'. Known: draft_model, eagle3, ngram, peagle"):
+    with pytest.raises(SpecError, match=r"'medusa'. Known: draft_model, eagle3, ngram, ngram_gpu"):
         _render(_config("medusa"))
 
 

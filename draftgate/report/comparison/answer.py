@@ -22,6 +22,7 @@ from draftgate.report.format import count, percent
 from draftgate.report.headline import LABELS
 from draftgate.report.summary import READING_ORDER
 from draftgate.report.table import streams
+from draftgate.twins import twin_words
 from draftgate.verdict import Outcome
 
 NAMED_PLACES = 3
@@ -158,8 +159,9 @@ def _named(gates: Sequence[GateResult]) -> str:
 
 
 def notes(comparison: StoredComparison) -> tuple[str, ...]:
-    """Return what a reader has to know, metrics that stand in for others last."""
-    return tuple(dict.fromkeys((*comparison.result.notes, *_stand_ins(comparison))))
+    """Return what a reader has to know: a shape twin first, stand-ins of metrics last."""
+    twin = filter(None, (twin_words(comparison.header.profile.arms),))
+    return tuple(dict.fromkeys((*twin, *comparison.result.notes, *_stand_ins(comparison))))
 
 
 def _stand_ins(comparison: StoredComparison) -> Iterable[str]:
