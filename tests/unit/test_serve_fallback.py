@@ -233,10 +233,10 @@ def test_no_arm_is_judged_before_its_spread_is_known() -> None:
 
 def test_windows_that_wander_teach_nothing_and_say_so() -> None:
     """A slow slide has no spread: learning begins anew, with the reason kept."""
-    evidence = Evidence()
-    for number in range(LEARNING):
-        tokens = STEPS * (1.2 + 0.08 * number)
-        evidence = take(evidence, reading(tokens, 0, tokens - STEPS, 1.5, 1.0), STEPS, RULE)
+    evidence, rule = Evidence(), Rule(window_steps=STEPS, learn_windows=60)
+    for number in range(60):
+        tokens = STEPS * (1.2 + 0.02 * number)
+        evidence = take(evidence, reading(tokens, 0, tokens - STEPS, 1.5, 1.0), STEPS, rule)
 
     assert evidence.level is None
     assert evidence.problem is not None
