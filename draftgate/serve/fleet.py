@@ -104,10 +104,10 @@ class Fleet(AbstractContextManager["Fleet"]):
             SpecError: If one cannot run its arm.
             EngineError: If one does not become ready, or they serve models of different names.
         """
+        started_ns = self._clock.now_ns()
         for arm in self._arms:
             self.members[arm.name] = Member(arm, self._launch(arm, 1))
         for member in self.members.values():
-            started_ns = self._clock.now_ns()
             member.engine.wait_ready(self._progress)
             self._now_ready(member, started_ns)
         models = {member.engine.model for member in self.members.values()}

@@ -40,7 +40,18 @@ DRAFTS = replace(PLAIN, method="ngram", k=3, tokens_per_step=2.5)
 TIMES = {"none": {1: 0.002, 8: 0.002}, "ngram": {1: 0.003, 8: 0.003}}
 """Break-even is 1.5 tokens per step at any load."""
 
-QUICK = ["--window-steps", "40", "--dwell", "0", "--probe-share", "0.2", "--interval", "0.1"]
+QUICK = [
+    "--window-steps",
+    "40",
+    "--dwell",
+    "0",
+    "--probe-share",
+    "0.2",
+    "--interval",
+    "0.1",
+    "--max-in-flight",
+    "8",
+]
 
 
 @dataclass(slots=True)
