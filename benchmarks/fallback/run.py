@@ -15,12 +15,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -73,7 +74,8 @@ def main() -> None:
 
 def _one(words: list[str], phases: tuple[Phase, ...], args: argparse.Namespace) -> dict[str, Any]:
     """Return what one server gave."""
-    with _serving(words) as (url, model, lines):
+    with _serving([*words, "--interval", str(args.interval)], args.profile) as served:
+        url, model, lines = served
         traffic = Traffic(url, phases, args.streams, model)
         traffic.run()
         page = _get(f"{url}/metrics")
@@ -130,26 +132,35 @@ def _compared(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(words: list[str]) -> Iterator[tuple[str, str, list[str]]]:
+def _serving(words: list[str], profile: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Yield address, model and lines of a server; the lines are whole afterwards."""
-    argv = [sys.executable, "-m", "draftgate.cli", "serve", "--profile", str(PROFILE), *words]
-    argv += ["--listen", "127.0.0.1:0", "--metrics", "--interval", "10"]
+    argv = [sys.executable, "-m", "draftgate.cli", "serve", "--profile", str(profile), *words]
+    argv += ["--listen", "127.0.0.1:0", "--metrics"]
     lines: list[str] = []
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None, "asked for a pipe"
-        address = None
-        for line in process.stdout:
+    listening, address = (
+        threading.Event(),
+        re.compile(r"listening on (http://\S+)/v1, model (\S+),"),
+    )
+
+    def read(stream: IO[str]) -> None:
+        for line in stream:
             lines.append(line.rstrip())
-            address = re.search(r"listening on (http://\S+)/v1, model (\S+),", line)
-            if address is not None:
-                break
-        if address is None:
-            raise SystemExit(f"the server ended with {process.wait()} before it listened")
+            if address.search(line) is not None:
+                listening.set()
+        listening.set()
+
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        reader = threading.Thread(target=read, args=(process.stdout,))
+        reader.start()
         try:
-            yield address[1], address[2], lines
+            listening.wait()
+            found = address.search("\n".join(lines))
+            if found is None:
+                raise SystemExit(f"the server ended with {process.wait()} before it listened")
+            yield found[1], found[2], lines
         finally:
             process.send_signal(signal.SIGTERM)
-            lines += [line.rstrip() for line in process.stdout]
+            reader.join()
 
 
 def _get(url: str) -> str:
@@ -169,6 +180,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dwell", type=float, default=20.0)
     parser.add_argument("--probe-share", type=float, default=0.1)
     parser.add_argument("--break-even", type=Path, help="baseline; that of this hardware")
+    parser.add_argument("--profile", type=Path, default=PROFILE)
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds between lines")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     return parser.parse_args()
 

@@ -7,15 +7,18 @@ be compared text by text. Knows no arms.
 import hashlib
 import http.client
 import json
-import random
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from draftgate.datasets import load_prompts
+
+HARD_PROMPTS = Path(__file__).with_name("hard.txt")
+
+CHAT = "/v1/chat/completions"
 
 TOKENS = 64
 
@@ -66,24 +69,21 @@ class Asked:
 
 
 def bodies(kind: str, model: str) -> tuple[bytes, ...]:
-    """Return the requests of one kind, in order: chats of `mixed`, or ids drawn at random.
+    """Return the chats of one kind, in order: prompts of `mixed`, or those of hard.txt.
 
-    Ids drawn at random are no text of any language: the target goes on with what it makes of
-    them, and a head that learned from answers to people has never seen the like.
+    The hard ones are of our own writing, in Russian and Chinese. The target answers in kind,
+    in tokens that the head's draft vocabulary hardly has.
     """
-    asks: list[dict[str, Any]]
     if kind == USUAL:
-        asks = [
-            {"messages": [{"role": role, "content": text} for role, text in prompt.messages]}
+        chats = [
+            [{"role": role, "content": text} for role, text in prompt.messages]
             for prompt in load_prompts("mixed", 1)
         ]
     else:
-        source = random.Random(4)
-        asks = [
-            {"prompt": [source.randrange(1_000, 49_000) for _ in range(60)]} for _ in range(216)
-        ]
+        lines = HARD_PROMPTS.read_text(encoding="utf-8").splitlines()
+        chats = [[{"role": "user", "content": line}] for line in lines]
     common = {"model": model, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
-    return tuple(json.dumps({**ask, **common}).encode() for ask in asks)
+    return tuple(json.dumps({"messages": chat, **common}).encode() for chat in chats)
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Traffic:
                 number = self._next[kind] % len(known[kind])
                 self._next[kind] += 1
             began_s = time.monotonic() - start_s
-            status, tokens, text = self._ask(kind, known[kind][number])
+            status, tokens, text = self._ask(known[kind][number])
             took_s = time.monotonic() - start_s - began_s
             self.asked.append(Asked(at, kind, number, began_s, took_s, status, tokens, text))
 
@@ -137,11 +137,10 @@ class Traffic:
                 return number
         return None
 
-    def _ask(self, kind: str, body: bytes) -> tuple[int, int, str]:
-        path = "/v1/chat/completions" if kind == USUAL else "/v1/completions"
+    def _ask(self, body: bytes) -> tuple[int, int, str]:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=300)
         try:
-            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             document = answer.read()
         except (OSError, http.client.HTTPException):
@@ -151,7 +150,6 @@ class Traffic:
         if answer.status != 200:
             return answer.status, 0, ""
         found = json.loads(document)
-        choice = found["choices"][0]
-        text = choice["message"]["content"] if kind == USUAL else choice["text"]
+        text = found["choices"][0]["message"]["content"]
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         return 200, int(found["usage"]["completion_tokens"]), digest

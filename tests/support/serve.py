@@ -26,7 +26,7 @@ COMPLETIONS = "/v1/completions"
 
 TEXT = "planted text of a request"
 
-_BASELINE = (
+BASELINE = (
     Path(__file__).parents[2]
     / "baselines"
     / "cpu-amd-epyc-family-25-model-17-2c"
@@ -98,7 +98,7 @@ def ladder_behind(folder: Path, urls: Mapping[str, str]) -> Path:
 
 def step_times(folder: Path, seconds: Mapping[str, Mapping[int, float]]) -> Path:
     """Write a baseline with these step times by arm and streams, in a store below `folder`."""
-    document = json.loads(_BASELINE.read_text(encoding="utf-8"))
+    document = json.loads(BASELINE.read_text(encoding="utf-8"))
     document["profile"] = "ladder"
     document["cells"] = [
         {"arm": arm, "concurrency": c, "runs": ["made#0"], "values": {"step_time_s": [value]}}
