@@ -142,6 +142,19 @@ def test_run_length_holds_where_it_is_worst() -> None:
     assert alarms <= 10
 
 
+def test_evidence_begins_anew_after_a_switch() -> None:
+    """What spoke against the arm before does not count twice; its spread stays known."""
+    one = taught()
+    spreads = {arm: evidence.level for arm, evidence in one.evidence.items()}
+    one.take("eagle3", (30.0, 0.0, 5.0), 1.0, 0.0)
+    assert feed(one, "eagle3", 1.1, 10) is not None
+
+    assert [evidence.shares(RULE) for evidence in one.evidence.values()] == [(0.0, 0.0)] * 2
+    assert [evidence.windows for evidence in one.evidence.values()] == [0, 0]
+    assert [evidence.gathered for evidence in one.evidence.values()] == [Reading()] * 2
+    assert {arm: evidence.level for arm, evidence in one.evidence.items()} == spreads
+
+
 def test_bad_probes_bring_nothing_back() -> None:
     """10,000 windows of probes just under break-even: the arm below stays."""
     one = taught()
