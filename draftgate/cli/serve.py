@@ -16,6 +16,7 @@ from draftgate.clock import SYSTEM_CLOCK
 from draftgate.errors import BaselineError, SpecError
 
 if TYPE_CHECKING:
+    from draftgate.baselines.stored import Baseline
     from draftgate.serve.routing import FallbackSpec
     from draftgate.serve.run import ServeSpec
     from draftgate.specs import Profile
@@ -90,7 +91,8 @@ def _fallback_of(args: argparse.Namespace, profile: "Profile") -> "FallbackSpec 
         SpecError: If an option is wrong, or one of the ladder is given without it.
         BaselineError: If there are no step times.
     """
-    from draftgate.serve.fallback.breakeven import load_break_even  # noqa: PLC0415 - quick start
+    from draftgate.baselines.stored import load_baseline  # noqa: PLC0415 - quick start
+    from draftgate.serve.fallback.breakeven import break_even_of  # noqa: PLC0415 - quick start
     from draftgate.serve.fallback.controller import Policy  # noqa: PLC0415 - quick start
     from draftgate.serve.fallback.evidence import Rule  # noqa: PLC0415 - quick start
     from draftgate.serve.routing import FallbackSpec, checked_ladder  # noqa: PLC0415 - quick start
@@ -111,30 +113,32 @@ def _fallback_of(args: argparse.Namespace, profile: "Profile") -> "FallbackSpec 
     checked_ladder((profile.arm(args.arm), *arms), per_request=False)
     rule = Rule(window_steps=args.window_steps, probe_steps=max(1, args.window_steps // 4))
     policy = Policy(rule, args.dwell, args.probe_share)
-    path = args.break_even or _own_baseline(profile)
+    baseline = load_baseline(args.break_even) if args.break_even else _own_baseline(profile)
     upper = [args.arm, *(one.name for one in arms[:-1])]
-    known = load_break_even(path, upper, arms[-1].name)
+    known = break_even_of(baseline, upper, arms[-1].name)
     label = None if args.class_header is None else args.class_header.lower()
     return FallbackSpec(arms, policy, known, label)
 
 
-def _own_baseline(profile: "Profile") -> Path:
+def _own_baseline(profile: "Profile") -> "Baseline":
     """Return the baseline of this hardware, engine and profile.
 
     Raises:
-        BaselineError: If there is none.
+        BaselineError: If there is none, or its arms are others than the profile's.
     """
-    from draftgate.baselines.stored import baseline_path  # noqa: PLC0415 - quick start
+    from draftgate.baselines import stored  # noqa: PLC0415 - quick start
     from draftgate.environment import describe  # noqa: PLC0415 - quick start
 
-    path = baseline_path(Path("baselines"), describe("unknown"), profile)
-    if not path.exists():
+    root, environment = Path("baselines"), describe("unknown")
+    found = stored.find_baseline(root, environment, profile)
+    if found is None:
         raise BaselineError(
-            f"serve: --fallback needs the step times of its arms, and there is no {path}, the "
-            "baseline of this hardware. Measure (pytest -m perf) and accept the run (draftgate "
-            "baseline accept), or name a baseline of equal hardware with --break-even FILE."
+            "serve: --fallback needs the step times of its arms, and there is no "
+            f"{stored.baseline_path(root, environment, profile)}, the baseline of this hardware. "
+            "Measure (pytest -m perf) and accept the run (draftgate baseline accept), or name a "
+            "baseline of equal hardware with --break-even FILE."
         )
-    return path
+    return found
 
 
 def _check_installed() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from draftgate.baselines.stored import load_baseline
 from draftgate.errors import BaselineError, SpecError
-from draftgate.serve.fallback.breakeven import BreakEven, StepTimes, load_break_even
+from draftgate.serve.fallback.breakeven import BreakEven, StepTimes, break_even_of
 from draftgate.serve.fallback.classes import MOST_CLASSES, OTHER, Classes, class_of
 from draftgate.serve.fallback.controller import Controller, Policy, Reason, Switch
 from draftgate.serve.fallback.evidence import (
@@ -360,7 +361,7 @@ def test_break_even_is_interpolated_over_streams() -> None:
 
 def test_break_even_of_the_committed_baseline() -> None:
     """By its step times: the head pays at 1 stream and not at 32."""
-    found = load_break_even(BASELINE, ["eagle3", "ngram"], "none")
+    found = break_even_of(load_baseline(BASELINE), ["eagle3", "ngram"], "none")
 
     assert found.tokens_per_step("eagle3", 1) == pytest.approx(0.0352 / 0.0281, rel=0.01)
     assert found.tokens_per_step("eagle3", 1) < 1.99 < found.tokens_per_step("eagle3", 32)
@@ -369,7 +370,7 @@ def test_break_even_of_the_committed_baseline() -> None:
 def test_baseline_without_the_arm_is_an_error_that_says_so() -> None:
     """What was sought, what there is, and what to do."""
     with pytest.raises(BaselineError, match=r"no step_time_s of arm 'medusa'.*holds the arms"):
-        load_break_even(BASELINE, ["medusa"], "none")
+        break_even_of(load_baseline(BASELINE), ["medusa"], "none")
 
 
 @pytest.mark.parametrize(

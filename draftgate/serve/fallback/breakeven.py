@@ -7,11 +7,10 @@ tokens per step are the ratio of the two step times. Reads a baseline; knows no 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from draftgate.baselines.stored import Baseline, load_baseline
+from draftgate.baselines.stored import Baseline
 from draftgate.errors import BaselineError, SpecError
 
 METRIC = "step_time_s"
@@ -84,21 +83,20 @@ class BreakEven:
         return known[arm].at(streams) / self.reference.at(streams)
 
 
-def load_break_even(path: Path, arms: Sequence[str], reference: str) -> BreakEven:
-    """Return what a baseline file says, by the mean step time of its runs in each cell.
+def break_even_of(baseline: Baseline, arms: Sequence[str], reference: str) -> BreakEven:
+    """Return what a baseline says, by the mean step time of its runs in each cell.
 
     Args:
-        path: The baseline.
+        baseline: Of the same target and hardware.
         arms: Arms with speculation.
         reference: The arm without.
 
     Raises:
-        BaselineError: If it can't be read, or lacks an arm's step times at the streams at
-            which it has the reference's.
+        BaselineError: If it has no step time of one of them.
     """
-    baseline = load_baseline(path)
     known = _step_times(baseline, reference)
-    return BreakEven(known, tuple(_step_times(baseline, arm) for arm in arms), str(path))
+    upper = tuple(_step_times(baseline, arm) for arm in arms)
+    return BreakEven(known, upper, str(baseline.path))
 
 
 def _step_times(baseline: Baseline, arm: str) -> StepTimes:
