@@ -1,7 +1,7 @@
 """Serve the same traffic with and without the fallback, and keep what came of it.
 
-    python -m benchmarks.fallback.run                       # half an hour on two cores
-    python -m benchmarks.fallback.run --usual 20 --hard 30  # a try; its page says what it was
+    python -m benchmarks.fallback.run          # half an hour on two cores, which nothing else uses
+    python -m benchmarks.fallback.run --usual 20 --hard 30 --after 30 --window-steps 20   # a try
 
 Usual traffic, then prompts that ruin the head's acceptance, then usual traffic again; to the
 arm without drafts, to the head alone, and to the head with the fallback, one server after
@@ -43,7 +43,7 @@ SERVERS = {
 def main() -> None:
     """Run every server under the traffic, in turn."""
     args = _options()
-    phases = (Phase(USUAL, args.usual), Phase(HARD, args.hard), Phase(USUAL, args.usual))
+    phases = (Phase(USUAL, args.usual), Phase(HARD, args.hard), Phase(USUAL, args.after))
     rule = ["--window-steps", str(args.window_steps), "--dwell", str(args.dwell)]
     rule += ["--probe-share", str(args.probe_share)]
     if args.break_even is not None:
@@ -170,15 +170,14 @@ def _get(url: str) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.fallback.run", description=__doc__)
-    parser.add_argument(
-        "--usual", type=float, default=120.0, help="seconds of usual traffic, twice"
-    )
-    parser.add_argument("--hard", type=float, default=240.0, help="seconds of hard traffic between")
+    parser.add_argument("--usual", type=float, default=90.0, help="seconds of usual traffic")
+    parser.add_argument("--hard", type=float, default=180.0, help="of hard traffic after it")
+    parser.add_argument("--after", type=float, default=210.0, help="of usual traffic in the end")
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--window-steps", type=int, default=100)
     parser.add_argument("--dwell", type=float, default=20.0)
-    parser.add_argument("--probe-share", type=float, default=0.1)
+    parser.add_argument("--probe-share", type=float, default=0.2)
     parser.add_argument("--break-even", type=Path, help="baseline; that of this hardware")
     parser.add_argument("--profile", type=Path, default=PROFILE)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between lines")

@@ -24,7 +24,7 @@ def test_benchmark_finds_the_switches_and_loses_nothing(tmp_path: Path) -> None:
     )
     out = tmp_path / "results.json"
     argv = [sys.executable, "-m", "benchmarks.fallback.run", "--profile", str(profile)]
-    argv += ["--usual", "8", "--hard", "8", "--streams", "2", "--window-steps", "40"]
+    argv += ["--usual", "8", "--hard", "8", "--after", "8", "--window-steps", "40"]
     argv += ["--dwell", "1", "--probe-share", "0.2", "--interval", "0.1", "--out", str(out)]
     argv += ["--break-even", str(step_times(tmp_path, TIMES))]
 
