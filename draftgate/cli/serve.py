@@ -5,16 +5,21 @@ What is served and how is in `draftgate.serve`; its page is docs/serve.md.
 
 import argparse
 import ipaddress
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftgate.cli.commands import Commands, add_command
 from draftgate.cli.exits import Exit, say
 from draftgate.cli.listen import host_and_port
 from draftgate.clock import SYSTEM_CLOCK
-from draftgate.errors import SpecError
+from draftgate.errors import BaselineError, SpecError
 
 if TYPE_CHECKING:
+    from draftgate.baselines.stored import Baseline
+    from draftgate.serve.routing import FallbackSpec
     from draftgate.serve.run import ServeSpec
+    from draftgate.specs import Profile
 
 DEFAULT_LISTEN = "127.0.0.1:8000"
 DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -60,7 +65,8 @@ def spec_of(args: argparse.Namespace) -> "ServeSpec":
         raise SpecError(
             f"serve: --listen got {args.listen!r}, expected HOST:PORT. Example: {DEFAULT_LISTEN}."
         )
-    arm = load_profile(args.profile, args.set).arm(args.arm)
+    profile = load_profile(args.profile, args.set)
+    arm = profile.arm(args.arm)
     in_flight = arm.engine.max_num_seqs if args.max_in_flight is None else args.max_in_flight
     return ServeSpec(
         arm=arm,
@@ -73,7 +79,66 @@ def spec_of(args: argparse.Namespace) -> "ServeSpec":
         interval_s=args.interval,
         drain_timeout_s=args.drain_timeout,
         usd_per_hour=args.usd_per_hour,
+        fallback=_fallback_of(args, profile),
+        restart=not args.no_restart,
     )
+
+
+def _fallback_of(args: argparse.Namespace, profile: "Profile") -> "FallbackSpec | None":
+    """Return the ladder that the options ask for; None without --fallback.
+
+    Raises:
+        SpecError: If an option is wrong, or one of the ladder is given without it.
+        BaselineError: If there are no step times.
+    """
+    from draftgate.baselines.stored import load_baseline  # noqa: PLC0415 - quick start
+    from draftgate.serve.fallback.breakeven import break_even_of  # noqa: PLC0415 - quick start
+    from draftgate.serve.fallback.controller import Policy  # noqa: PLC0415 - quick start
+    from draftgate.serve.fallback.evidence import Rule  # noqa: PLC0415 - quick start
+    from draftgate.serve.routing import FallbackSpec, checked_ladder  # noqa: PLC0415 - quick start
+
+    if args.fallback is None:
+        if args.class_header is not None or args.break_even is not None:
+            raise SpecError(
+                "serve: --class-header and --break-even say how to fall back, and got no "
+                "--fallback. Name the arms below: --fallback ngram,none."
+            )
+        return None
+    if args.class_header is not None and not re.fullmatch(r"[A-Za-z0-9-]+", args.class_header):
+        raise SpecError(
+            f"serve: --class-header got {args.class_header!r}, expected the name of a header. "
+            "Example: x-traffic-class."
+        )
+    arms = tuple(profile.arm(name) for name in args.fallback.split(","))
+    checked_ladder((profile.arm(args.arm), *arms), per_request=False)
+    rule = Rule(window_steps=args.window_steps, probe_steps=max(1, args.window_steps // 4))
+    policy = Policy(rule, args.dwell, args.probe_share)
+    baseline = load_baseline(args.break_even) if args.break_even else _own_baseline(profile)
+    upper = [args.arm, *(one.name for one in arms[:-1])]
+    known = break_even_of(baseline, upper, arms[-1].name)
+    label = None if args.class_header is None else args.class_header.lower()
+    return FallbackSpec(arms, policy, known, label)
+
+
+def _own_baseline(profile: "Profile") -> "Baseline":
+    """Return the baseline of this hardware, engine and profile.
+
+    Raises:
+        BaselineError: If there is none, or its arms are others than the profile's.
+    """
+    from draftgate.baselines import stored  # noqa: PLC0415 - quick start
+    from draftgate.environment import describe  # noqa: PLC0415 - quick start
+
+    root, environment = Path("baselines"), describe("unknown")
+    found = stored.find_baseline(root, environment, profile)
+    if found is None:
+        raise BaselineError(
+            "serve: --fallback needs the step times of its arms, and there is no "
+            f"{stored.baseline_path(root, environment, profile)}, the baseline of this hardware. "
+            "Measure (pytest -m perf) and accept the run (draftgate baseline accept), or name a "
+            "baseline of equal hardware with --break-even FILE."
+        )
+    return found
 
 
 def _check_installed() -> None:
@@ -127,8 +192,50 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="for requests that run when it is told to end; 30",
     )
+    _add_fallback(parser)
     parser.add_argument(
         "--usd-per-hour", type=float, metavar="X", help="price of the machine, for [cost] lines"
+    )
+
+
+def _add_fallback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fallback",
+        metavar="ARM,...",
+        help="arms to go down to while drafts do not pay, in order; the last without speculation",
+    )
+    parser.add_argument(
+        "--break-even",
+        type=Path,
+        metavar="FILE",
+        help="baseline with the arms' step times; that of this hardware and profile",
+    )
+    parser.add_argument(
+        "--class-header", metavar="NAME", help="header that labels a request's class; all as one"
+    )
+    parser.add_argument(
+        "--window-steps",
+        type=int,
+        default=500,
+        metavar="N",
+        help="decode steps of a window of the fallback's rule; 500",
+    )
+    parser.add_argument(
+        "--dwell",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="shortest time between two switches; 60",
+    )
+    parser.add_argument(
+        "--probe-share",
+        type=float,
+        default=0.05,
+        metavar="R",
+        help="share of requests that measure an arm fallen back from; 0.05",
+    )
+    parser.add_argument(
+        "--no-restart", action="store_true", help="leave an engine that has ended as it is"
     )
 
 

@@ -52,6 +52,10 @@ class FakeConfig:
         law_fault_share: Share of the tokens that it hits.
         deaf_to: Field of a request that `context` drops in silence; it refuses the others that
             it does not know.
+        hard_word: A prompt that holds it gets an answer of which no draft is accepted, with the
+            law `independent`; None for no such word.
+        tell_accepted: Whether answers tell what was accepted for them, as vLLM does with
+            `--per-request-spec-decode-metrics`.
     """
 
     model: str = "fake"
@@ -78,6 +82,8 @@ class FakeConfig:
     law_fault: str | None = None
     law_fault_share: float = 1.0
     deaf_to: str | None = None
+    hard_word: str | None = None
+    tell_accepted: bool = False
 
     def __post_init__(self) -> None:
         """Check what would make the server contradict itself.

@@ -216,6 +216,7 @@ class FakeServer:
             faults=self._faults(self.requests),
             prompt_ids=known.ids,
             prompt_logprobs=known.logprobs,
+            tell_accepted=self.config.tell_accepted,
         )
 
     def _steps(self, prompt: str, ids: tuple[int, ...], body: dict[str, Any]) -> tuple[Step, ...]:
@@ -237,7 +238,9 @@ class FakeServer:
             if config.law_fault == "shared_seed":
                 source = f"prompt {ids}"
             return model.steps(ids, count, sampling, random.Random(source))
-        return scripted_steps(self._tokens(prompt, count, sampling, chosen), config.tokens_per_step)
+        hard = config.hard_word is not None and config.hard_word in prompt
+        mean = 1.0 if hard else config.tokens_per_step
+        return scripted_steps(self._tokens(prompt, count, sampling, chosen), mean)
 
     def _tokens(self, prompt: str, count: int, sampling: Sampling, seed: int) -> tuple[int, ...]:
         vocabulary = self.config.vocab_size

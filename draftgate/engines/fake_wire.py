@@ -40,6 +40,7 @@ class Generation:
         prompt_ids: The prompt's tokens, where the model knows them.
         prompt_logprobs: Per token of the prompt what `prompt_logprobs` asks for;
             empty if it was not asked for.
+        tell_accepted: Whether the answer tells what was accepted for it.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Generation:
     faults: frozenset[str]
     prompt_ids: tuple[int, ...] = ()
     prompt_logprobs: tuple[dict[str, Any] | None, ...] = ()
+    tell_accepted: bool = False
 
     @property
     def sent_steps(self) -> tuple[Step, ...]:
@@ -105,7 +107,7 @@ def step_document(work: Generation, tokens: tuple[int, ...], given: int) -> dict
 
 def usage_document(work: Generation) -> dict[str, Any]:
     """Return a stream's last event, which has no choice."""
-    return {**_frame(work), "choices": [], "usage": _usage(work)}
+    return {**_frame(work), "choices": [], "usage": _usage(work), **_accepted(work)}
 
 
 def whole_document(work: Generation) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def whole_document(work: Generation) -> dict[str, Any]:
         choice["token_ids"] = list(work.tokens)
     if work.prompt_logprobs:
         choice["prompt_logprobs"] = list(work.prompt_logprobs)
-    document = {**_frame(work), "choices": [choice], "usage": _usage(work)}
+    document = {**_frame(work), "choices": [choice], "usage": _usage(work), **_accepted(work)}
     if work.give_ids and work.prompt_ids:  # where vLLM puts them
         (document if work.chat else choice)["prompt_token_ids"] = list(work.prompt_ids)
     return document
@@ -137,6 +139,15 @@ def _usage(work: Generation) -> dict[str, int]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
     }
+
+
+def _accepted(work: Generation) -> dict[str, Any]:
+    """Return what an answer tells of its own drafts, where vLLM puts it; empty if it does not."""
+    if not work.tell_accepted:
+        return {}
+    accepted = sum(step.accepted for step in work.steps)
+    drafts = {"num_spec_steps": len(work.steps) - 1, "num_accepted_draft_tokens": accepted}
+    return {"metrics": {"speculative_decoding": drafts}}
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:

@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass, field
 
 _TOKENS = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,15})')
-"""In a JSON document; inside a text of it the quotes would be escaped."""
+_ACCEPTED = re.compile(rb'"num_accepted_draft_tokens"\s*:\s*(\d{1,15})')
+"""In a JSON document; inside a text of it the quotes would be escaped. The second one is vLLM's
+(`--per-request-spec-decode-metrics`)."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,11 @@ class Exchange:
         refused: Why the front answered itself, by `Refusal.code`; None if it did not.
         cut: Why the answer is not whole: "client", "engine", "drain"; None if it is.
         tokens: Output tokens by the answer's usage; None where it tells none, and before the end.
+        accepted: Accepted draft tokens by the answer; None likewise.
+        kind: Class of traffic, as the client labels it; "" for none.
+        arm: Arm that it went to; None where there is one alone, and before.
+        probe: Whether it went there to measure that arm.
+        tried: Arms whose engine gave no answer to it.
     """
 
     number: int
@@ -42,6 +49,11 @@ class Exchange:
     refused: str | None = None
     cut: str | None = None
     tokens: int | None = None
+    accepted: int | None = None
+    kind: str = ""
+    arm: str | None = None
+    probe: bool = False
+    tried: set[str] = field(default_factory=set)
     _tail: tuple[bytes, bytes] = field(default=(b"", b""), repr=False)
 
     def passed(self, chunk: bytes, now_ns: int) -> None:
@@ -55,8 +67,10 @@ class Exchange:
     def end(self, now_ns: int) -> None:
         """Note that all is over, read the answer's usage, and let go of its bytes."""
         self.ended_ns = now_ns
-        found = _TOKENS.findall(b"".join(self._tail))
+        tail = b"".join(self._tail)
+        found, accepted = _TOKENS.findall(tail), _ACCEPTED.findall(tail)
         self.tokens = int(found[-1]) if found else None
+        self.accepted = int(accepted[-1]) if accepted else None
         self._tail = (b"", b"")
 
     @property

@@ -32,6 +32,7 @@ from draftgate.serve.connection import (
     while_connected,
 )
 from draftgate.serve.exchange import Exchange
+from draftgate.serve.fallback.classes import class_of
 from draftgate.serve.limits import Limits, check_request
 from draftgate.serve.metrics import Metrics
 from draftgate.serve.refusals import (
@@ -43,7 +44,7 @@ from draftgate.serve.refusals import (
     queue_full,
     wrong_key,
 )
-from draftgate.serve.relay import Outgoing, Upstream, UpstreamOf, relay
+from draftgate.serve.relay import EngineAwayError, Outgoing, UpstreamOf, relay
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -64,6 +65,7 @@ class FrontSettings:
         key: API key that every client needs; None for none.
         metrics: Whether there is a route /metrics.
         drain_timeout_s: Time that requests get when the server ends.
+        class_header: Header that labels a request's class, in lower case; None for none.
     """
 
     limits: Limits
@@ -71,6 +73,7 @@ class FrontSettings:
     key: str | None
     metrics: bool
     drain_timeout_s: float
+    class_header: bytes | None = None
 
 
 class Front:
@@ -165,7 +168,9 @@ class Front:
             raise RefusedError(wrong_key())
         if self._admission.closed:
             raise RefusedError(self._draining())
-        self._find_upstream()
+        self._demand_engine()
+        if self._settings.class_header is not None:
+            exchange.kind = class_of(header(scope, self._settings.class_header))
         limits = self._settings.limits
         body = await read_body(scope, receive, limits.max_body_bytes)
         if scope["method"] != "POST":
@@ -189,20 +194,39 @@ class Front:
             raise RefusedError(self._draining()) from error
 
     async def _relay(self, exchange: Exchange, request: Outgoing, send: Send) -> None:
-        assert self.session is not None, "a request before the session was opened"
-        upstream = self._find_upstream()
-        try:
-            await relay(self.session, upstream, request, send, exchange, self._clock)
-        except EngineError as error:
-            if exchange.status is None:
-                raise RefusedError(engine_gone(str(error))) from error
-            exchange.cut = "engine"  # the answer has begun: the connection's end tells the client
+        """Pass a request on; to another arm, if one gave no byte of an answer.
 
-    def _find_upstream(self) -> Upstream:
+        Nothing of it has reached the client then, and the engine that failed keeps nothing.
+        """
+        assert self.session is not None, "a request before the session was opened"
+        asks, failed = None if request.method == "GET" else exchange, None
+        while True:
+            try:
+                upstream = self._upstream(asks)
+            except EngineError as error:
+                raise RefusedError(self._gone(failed or error)) from error
+            try:
+                await relay(self.session, upstream, request, send, exchange, self._clock)
+            except EngineError as error:
+                if exchange.status is not None:
+                    exchange.cut = "engine"  # it has begun: the connection's end tells the client
+                    return
+                if exchange.arm is None:
+                    raise RefusedError(self._gone(error)) from error
+                exchange.tried.add(exchange.arm)
+                failed = error
+            else:
+                return
+
+    def _demand_engine(self) -> None:
         try:
-            return self._upstream()
+            self._upstream(None)
         except EngineError as error:
-            raise RefusedError(engine_gone(str(error))) from error
+            raise RefusedError(self._gone(error)) from error
+
+    def _gone(self, error: EngineError) -> Refusal:
+        wait_s = error.retry_after_s if isinstance(error, EngineAwayError) else None
+        return engine_gone(str(error), None if wait_s is None else _whole_retry_s(wait_s))
 
     def _key_fits(self, scope: Scope) -> bool:
         """Whether a request has the key; the time that takes does not depend on what it has."""
@@ -214,18 +238,17 @@ class Front:
 
     def _retry_s(self) -> int:
         """Return when a place is likely: p95 of recent waits, whole seconds from 1 to 60."""
-        waits_ms = self._metrics.waits_ms.percentile(95) or 0.0
-        return min(max(1, math.ceil(waits_ms / 1000)), _LONGEST_RETRY_S)
+        return _whole_retry_s((self._metrics.waits_ms.percentile(95) or 0.0) / 1000)
 
     def _draining(self) -> Refusal:
-        return draining(min(max(1, math.ceil(self._settings.drain_timeout_s)), _LONGEST_RETRY_S))
+        return draining(_whole_retry_s(self._settings.drain_timeout_s))
 
     async def _health(self, _request: Request) -> Response:
         """Answer 200 while requests are taken."""
         if self._admission.closed:
             return JSONResponse({"status": "draining"}, 503)
         try:
-            upstream = self._upstream()
+            upstream = self._upstream(None)
         except EngineError as error:
             return JSONResponse({"status": "engine_gone", "reason": str(error)}, 503)
         return JSONResponse({"status": "ok", "engine": upstream.name})
@@ -246,6 +269,10 @@ class _Passed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._front.handle(scope, receive, send, chat=self._chat)
+
+
+def _whole_retry_s(seconds: float) -> int:
+    return min(max(1, math.ceil(seconds)), _LONGEST_RETRY_S)
 
 
 def _digest(text: bytes) -> bytes:

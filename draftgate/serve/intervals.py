@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftgate.clock import Clock
-from draftgate.engines.counters import CounterSnapshot, difference
-from draftgate.engines.running import RunningEngine
 from draftgate.metrics.definition import percentile
 from draftgate.records import EngineCounters
 from draftgate.serve.admission import Admission
@@ -113,26 +111,3 @@ class Tally:
             full_s=spread(one.total_s for one in whole),
             counted=counted,
         )
-
-
-class CounterReader:
-    """Reads an engine's totals. It blocks while it asks, so it is for a thread of its own."""
-
-    def __init__(self, engine: RunningEngine) -> None:
-        self._engine = engine
-        self._before: CounterSnapshot | None = None
-
-    def read(self) -> EngineCounters | None:
-        """Return what was counted since the last reading.
-
-        None at the first reading, and of an engine without counters.
-
-        Raises:
-            EngineError: If the page can't be had, or lacks a total.
-            MeasurementError: If a total fell: the engine was started anew.
-        """
-        page = self._engine.scrape()
-        if page is None:
-            return None
-        before, self._before = self._before, self._engine.parse_counters(page)
-        return None if before is None else difference(before, self._before)

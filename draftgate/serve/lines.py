@@ -6,6 +6,7 @@ key. A number that is not known leaves its part of the line out.
 
 from draftgate.cost import arithmetic
 from draftgate.serve.exchange import Exchange
+from draftgate.serve.fallback.controller import Reason, Switch
 from draftgate.serve.intervals import Interval, Spread
 
 
@@ -21,6 +22,10 @@ def request_line(exchange: Exchange) -> str:
         parts.append(f"{exchange.tokens:,} tokens")
     if exchange.chunks:
         parts.append(f"{exchange.chunks:,} chunks of {exchange.size_bytes:,} bytes")
+    if exchange.arm is not None:
+        parts.append(f"arm {exchange.arm}{' (probe)' if exchange.probe else ''}")
+    if exchange.kind:
+        parts.append(f"class {exchange.kind}")
     parts.append(f"from {exchange.client}")
     return f"[serve] {', '.join(parts)}"
 
@@ -41,6 +46,18 @@ def interval_lines(interval: Interval, usd_per_hour: float | None) -> tuple[str,
     return tuple(line for line in lines if line is not None)
 
 
+def switch_line(kind: str, switch: Switch) -> str:
+    """Return the line of a change of the arm in force.
+
+    Args:
+        kind: Class of traffic; "" for all of it.
+        switch: The change.
+    """
+    told = f"[fallback] {switch.before} -> {switch.after}: {_why(switch)}"
+    told += f"; {switch.before} was in force for {switch.held_s:.0f} s"
+    return f"{told}; class {kind}" if kind else told
+
+
 def usd_per_million_output(usd_per_hour: float, tokens_per_s: float) -> float:
     """Return what a million output tokens costs at a throughput, US dollars.
 
@@ -54,6 +71,19 @@ def usd_per_million_output(usd_per_hour: float, tokens_per_s: float) -> float:
         `self_cost_per_request` of requests of one output token.
     """
     return arithmetic.self_cost_per_request(usd_per_hour, tokens_per_s, 1.0) * arithmetic.MILLION
+
+
+def _why(switch: Switch) -> str:
+    window = switch.window
+    if window is None:
+        state = "is gone" if switch.reason is Reason.GONE else "is ready again"
+        return f"the engine of {switch.judged} {state}"
+    side, whose = ("below", "") if switch.reason is Reason.BELOW else ("above", "probes of ")
+    return (
+        f"{whose}{switch.judged} gave {window.tokens_per_step:.2f} tokens per step, {side} the "
+        f"{window.break_even:.2f} from which it pays at {window.streams:.1f} running; "
+        f"{switch.windows} windows, the last of {window.steps:,.0f} steps"
+    )
 
 
 def _outcome(exchange: Exchange) -> str:

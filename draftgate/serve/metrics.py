@@ -6,7 +6,8 @@ the route.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -55,6 +56,26 @@ class Recent:
         return percentile((value for _, value in self._values), percent)
 
 
+@dataclass(frozen=True, slots=True)
+class ArmState:
+    """What is told of one arm.
+
+    Attributes:
+        arm: Its name.
+        up: Whether its engine is there.
+        break_even: Tokens per step from which it pays at the present load; None where it is
+            not judged.
+        in_force: Whether new requests go to it, by class.
+        tokens_per_step: Of its latest window, by class.
+    """
+
+    arm: str
+    up: bool
+    break_even: float | None
+    in_force: Mapping[str, bool]
+    tokens_per_step: Mapping[str, float]
+
+
 class Metrics:
     """All metrics of one front, in a registry of their own.
 
@@ -88,7 +109,19 @@ class Metrics:
         self._cut = self._counter("cut", "Answers that are not whole.", "reason")
         self._responses = self._counter("responses", "Answers begun.", "status")
         self._tokens = self._counter("output_tokens", "Output tokens by the engine's counter.")
+        self._switches = self._counter(
+            "switches", "Changes of the arm in force.", "class", "reason"
+        )
+        self._probes = self._counter(
+            "probes", "Requests that went to an arm to measure it.", "class", "arm"
+        )
+        self._restarts = self._counter("engine_restarts", "Engines that were ready again.", "arm")
+        self._resent = self._counter(
+            "resent", "Requests that another arm answered after one gave no answer.", "arm"
+        )
+        self._arms = _Arms()
         registry.register(_Gauges(admission, self.waits_ms))
+        registry.register(self._arms)
 
     def take(self, exchange: Exchange) -> None:
         """Count a request that is over."""
@@ -103,12 +136,30 @@ class Metrics:
             self._rejected.labels(exchange.refused).inc()
         if exchange.cut is not None:
             self._cut.labels(exchange.cut).inc()
+        if exchange.arm is not None and exchange.tried and exchange.whole:
+            self._resent.labels(exchange.arm).inc()
         if exchange.status is not None:
             self._responses.labels(str(exchange.status)).inc()
 
     def add_tokens(self, count: int) -> None:
         """Count output tokens that the engine's counter grew by."""
         self._tokens.inc(count)
+
+    def arms_of(self, states: Callable[[], Iterable[ArmState]]) -> None:
+        """Ask `states` for the arms from now on, whenever Prometheus asks."""
+        self._arms.states = states
+
+    def switched(self, kind: str, reason: str) -> None:
+        """Count a change of the arm in force."""
+        self._switches.labels(kind, reason).inc()
+
+    def probed(self, kind: str, arm: str) -> None:
+        """Count a request that went to an arm to measure it."""
+        self._probes.labels(kind, arm).inc()
+
+    def restarted(self, arm: str) -> None:
+        """Count an engine that is ready again."""
+        self._restarts.labels(arm).inc()
 
     def page(self) -> bytes:
         """Return everything as Prometheus text."""
@@ -143,3 +194,30 @@ class _Gauges(Collector):
         if p95 is not None:
             family.add_metric((), p95)
         yield family
+
+
+class _Arms(Collector):
+    """What is known of the arms when Prometheus asks."""
+
+    def __init__(self) -> None:
+        self.states: Callable[[], Iterable[ArmState]] = tuple
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every gauge."""
+
+        def gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(PREFIX + name, about, labels=labels)
+
+        up = gauge("engine_up", "1 while an arm's engine is there.", "arm")
+        mode = gauge("mode", "1 for the arm that new requests go to.", "class", "arm")
+        steps = gauge("tokens_per_step", "Of the latest window.", "class", "arm")
+        pays = gauge("break_even_tokens_per_step", "From which an arm pays now.", "arm")
+        for state in self.states():
+            up.add_metric((state.arm,), float(state.up))
+            for kind, in_force in state.in_force.items():
+                mode.add_metric((kind, state.arm), float(in_force))
+            for kind, found in state.tokens_per_step.items():
+                steps.add_metric((kind, state.arm), found)
+            if state.break_even is not None:
+                pays.add_metric((state.arm,), state.break_even)
+        yield from (up, mode, steps, pays)

@@ -86,13 +86,17 @@ def draining(retry_after_s: int) -> Refusal:
     )
 
 
-def engine_gone(reason: str) -> Refusal:
+def engine_gone(reason: str, retry_after_s: int | None = None) -> Refusal:
     """Return the answer while there is no engine to answer."""
+    next_step = "Ask whoever runs this server."
+    if retry_after_s is not None:
+        next_step = f"Try again in {retry_after_s} s."
     return Refusal(
         503,
         "engine_gone",
-        f"There is no engine to answer: {reason}. Ask whoever runs this server.",
+        f"There is no engine to answer: {reason}. {next_step}",
         kind="server_error",
+        retry_after_s=retry_after_s,
     )
 
 

@@ -49,8 +49,21 @@ class Upstream:
     key: str | None = None
 
 
-UpstreamOf = Callable[[], Upstream]
-"""Returns where the next request goes; raises `EngineError` with the reason if nowhere."""
+class EngineAwayError(EngineError):
+    """There is no engine to answer, and maybe there will be one.
+
+    Attributes:
+        retry_after_s: When it may be there again, seconds; None where nobody starts it.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+UpstreamOf = Callable[[Exchange | None], Upstream]
+"""Returns where a request goes, or with None whether there is an engine at all; raises
+`EngineError` with the reason if nowhere."""
 
 
 def open_session() -> aiohttp.ClientSession:

@@ -1,7 +1,7 @@
-"""An engine and its front, from start to end.
+"""Engines and their front, from start to end.
 
-Starts the engine, lets uvicorn serve the front, tells the lines, and ends in order: first no
-new requests, then those that run, then the engine. What is said goes to the caller.
+Starts the engines, lets uvicorn serve the front, tells the lines, and ends in order: first no
+new requests, then those that run, then the engines. What is said goes to the caller.
 """
 
 import asyncio
@@ -20,19 +20,20 @@ import uvicorn
 import uvloop
 
 from draftgate.clock import Clock
-from draftgate.engines.pool import EnginePool
-from draftgate.engines.running import Progress, RunningEngine, read_key
-from draftgate.errors import EngineError, MeasurementError, SpecError
+from draftgate.engines.running import Progress
+from draftgate.errors import EngineError, SpecError
 from draftgate.load.health import frozen_heap
-from draftgate.records import EngineCounters
 from draftgate.serve.admission import Admission
+from draftgate.serve.counting import Counting
 from draftgate.serve.exchange import Exchange
+from draftgate.serve.fleet import Fleet
 from draftgate.serve.front import Front, FrontSettings
-from draftgate.serve.intervals import CounterReader, Tally
+from draftgate.serve.intervals import Tally
 from draftgate.serve.limits import Limits
 from draftgate.serve.lines import interval_lines, request_line
 from draftgate.serve.metrics import Metrics
-from draftgate.serve.relay import Upstream, open_session
+from draftgate.serve.relay import open_session
+from draftgate.serve.routing import FallbackSpec, Router, checked_ladder
 from draftgate.specs import Arm
 
 _SWITCH_S = 0.0005
@@ -46,8 +47,9 @@ one, so that no request goes out on a connection that is being closed."""
 _LAST_BYTES_S = 1
 """For a client to take what was written to it, once all requests are over."""
 
-_WATCH_S = 0.25
-"""Between two looks at whether the engine lives, as between two at its start (`POLL_S`)."""
+_COUNT_S = 1.0
+"""At most between two readings of the engines' counters for the fallback: a reading takes
+milliseconds, and a window of the rule is seconds of steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class ServeSpec:
         interval_s: Between lines, > 0.
         drain_timeout_s: For requests that run when it ends, >= 0.
         usd_per_hour: Price of the machine, > 0; None to speak of no cost.
+        fallback: Arms to fall back to, and when; None to serve `arm` alone.
+        restart: Whether an engine that has ended is started again.
     """
 
     arm: Arm
@@ -77,6 +81,8 @@ class ServeSpec:
     interval_s: float = 10.0
     drain_timeout_s: float = 30.0
     usd_per_hour: float | None = None
+    fallback: FallbackSpec | None = None
+    restart: bool = True
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -95,6 +101,18 @@ class ServeSpec:
                 f"serve: --drain-timeout must be 0 or more seconds, got {self.drain_timeout_s:g}."
             )
 
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms to start, the wanted one first.
+
+        Raises:
+            SpecError: If they are no ladder.
+        """
+        if self.fallback is None:
+            return (self.arm,)
+        arms = (self.arm, *self.fallback.arms)
+        return checked_ladder(arms, per_request=self.fallback.class_header is not None)
+
 
 Tell = Callable[[str], None]
 """Takes one line of the log."""
@@ -111,48 +129,58 @@ def run_serve(spec: ServeSpec, tell: Tell, progress: Progress, clock: Clock) -> 
 
     Raises:
         SpecError: If a number is out of range, or the engine cannot run its spec.
-        EngineError: If the address cannot be had, the engine does not start, or it died. A front
-            whose engine died goes on, to say so to clients, until it is told to end.
-        KeyboardInterrupt: On SIGINT or SIGTERM before the engine is ready.
+        EngineError: If the address cannot be had, an engine does not start, or one is dead at the
+            end. A front whose engine died goes on, to say so to clients, until it is told to end.
+        KeyboardInterrupt: On SIGINT or SIGTERM before the engines are ready.
     """
     admission = Admission(spec.max_in_flight, spec.max_queue, clock)
-    with _bound(spec.listen) as listener, EnginePool(_new_folder(), progress, clock=clock) as pool:
-        (engine,) = pool.require([spec.arm])
-        if engine.log_path is not None:
-            progress(f"log {engine.log_path}")
+    arms = spec.arms
+    with (
+        _bound(spec.listen) as listener,
+        Fleet(arms, _new_folder(), progress, clock, restart=spec.restart) as fleet,
+    ):
+        fleet.start()
+        for member in fleet.members.values():
+            if member.engine.log_path is not None:
+                progress(f"log {member.engine.log_path}")
         with (
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
             frozen_heap(),
             _short_turns(),
         ):
-            runner.run(_Serving(spec, engine, admission, tell, clock).run(listener))
-        if engine.child is not None:
-            engine.child.raise_if_dead()
+            runner.run(_Serving(spec, fleet, admission, tell, clock).run(listener))
+        fleet.raise_if_dead()
 
 
 def _new_folder() -> Path:
-    """Return a folder for the engine's log, which outlives the server: people read it then."""
+    """Return a folder for the engines' logs, which outlive the server: people read them then."""
     return Path(tempfile.mkdtemp(prefix="draftgate-serve-"))
 
 
 class _Serving:
-    """One front and its engine, while it runs."""
+    """One front and its engines, while it runs."""
 
     def __init__(
-        self, spec: ServeSpec, engine: RunningEngine, admission: Admission, tell: Tell, clock: Clock
+        self, spec: ServeSpec, fleet: Fleet, admission: Admission, tell: Tell, clock: Clock
     ) -> None:
-        self._spec, self._engine, self._tell = spec, engine, tell
+        self._spec, self._fleet, self._tell = spec, fleet, tell
         self._admission = admission
         self._metrics = Metrics(admission, clock)
         self._tally = Tally(admission, clock)
+        self._router = Router(fleet, spec.fallback, self._metrics, tell, clock)
+        self._counting = Counting(fleet, self._router, admission, clock)
+        label = spec.fallback.class_header if spec.fallback is not None else None
         settings = FrontSettings(
-            spec.limits, spec.max_queue, spec.key, spec.metrics, spec.drain_timeout_s
+            spec.limits,
+            spec.max_queue,
+            spec.key,
+            spec.metrics,
+            spec.drain_timeout_s,
+            None if label is None else label.encode(),
         )
         self._front = Front(
-            settings, self._upstream, admission, self._metrics, self._over, clock=clock
+            settings, self._router.choose, admission, self._metrics, self._over, clock=clock
         )
-        key = read_key(engine.api_key_env) if engine.api_key_env else None
-        self._one = Upstream(f"arm {spec.arm.name}", engine.base_url, key)
         self._asked, self._hurry = asyncio.Event(), asyncio.Event()
 
     async def run(self, listener: socket.socket) -> None:
@@ -167,28 +195,20 @@ class _Serving:
                     group.create_task(server.serve(sockets=[listener]))
                     helpers = [
                         group.create_task(self._tell_intervals()),
-                        group.create_task(self._tell_death()),
+                        group.create_task(self._fleet.keep(self._tell, self._router.changed)),
                     ]
+                    if self._spec.fallback is not None:
+                        helpers.append(group.create_task(self._count()))
                     await self._asked.wait()
                     await self._drain()
                     for helper in helpers:
                         helper.cancel()
+                    await asyncio.to_thread(self._fleet.abandon)
                     server.should_exit = True
-
-    def _upstream(self) -> Upstream:
-        """Return where the next request goes.
-
-        Raises:
-            EngineError: If the engine has ended.
-        """
-        child = self._engine.child
-        code = None if child is None else child.exit_code()
-        if code is not None:
-            raise EngineError(f"{self._one.name}: its process ended with exit code {code}")
-        return self._one
 
     def _over(self, exchange: Exchange) -> None:
         self._tally.take(exchange)
+        self._router.over(exchange)
         self._tell(request_line(exchange))
 
     def _signalled(self) -> None:
@@ -198,40 +218,31 @@ class _Serving:
         spec, (host, port) = self._spec, listener.getsockname()[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._tell(
-            f"[serve] listening on http://{address}/v1, model {self._engine.model}, arm "
-            f"{spec.arm.name}: {spec.max_in_flight} in flight, {spec.max_queue} queued, API key "
-            f"{'needed' if spec.key else 'none'}, /metrics {'on' if spec.metrics else 'off'}"
+            f"[serve] listening on http://{address}/v1, model {self._fleet.model}, arm "
+            f"{' > '.join(self._fleet.members)}: {spec.max_in_flight} in flight, "
+            f"{spec.max_queue} queued, API key {'needed' if spec.key else 'none'}, "
+            f"/metrics {'on' if spec.metrics else 'off'}"
         )
 
     async def _tell_intervals(self) -> None:
         """Tell the lines of each interval, as long as there is one."""
-        reader = CounterReader(self._engine)
-        await self._read(reader)
+        await self._counting.read()
         while True:
             await asyncio.sleep(self._spec.interval_s)
-            counted = await self._read(reader)
+            await self._counting.read()
+            counted, problems = self._counting.close()
+            for problem in problems:
+                self._tell(f"[serve] no counters of the engine: {problem}")
             if counted is not None:
                 self._metrics.add_tokens(counted.generation_tokens)
             for line in interval_lines(self._tally.close(counted), self._spec.usd_per_hour):
                 self._tell(line)
 
-    async def _read(self, reader: CounterReader) -> EngineCounters | None:
-        """Return what the engine counted; None, with a line that says why, if that is not known."""
-        try:
-            return await asyncio.to_thread(reader.read)
-        except (EngineError, MeasurementError) as error:
-            self._tell(f"[serve] no counters of the engine: {str(error).splitlines()[0]}")
-            return None
-
-    async def _tell_death(self) -> None:
-        """Say once that the engine has ended, if it does."""
+    async def _count(self) -> None:
+        """Read counters often enough for the fallback, until cancelled."""
         while True:
-            try:
-                self._upstream()
-            except EngineError as error:
-                self._tell(f"[serve] ENGINE GONE: {error}; every request gets 503 from now on")
-                return
-            await asyncio.sleep(_WATCH_S)
+            await asyncio.sleep(min(_COUNT_S, self._spec.interval_s))
+            await self._counting.read()
 
     async def _drain(self) -> None:
         """Take no new request, and give those that run their time."""

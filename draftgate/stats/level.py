@@ -6,6 +6,7 @@ estimates, so that a short reference makes a detector slower and not more talkat
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,7 @@ class Level:
     @property
     def sd_bound(self) -> float:
         """What the standard deviation is at most, with CONFIDENCE (chi-square, normal values)."""
-        from scipy import stats  # noqa: PLC0415 - slow to import
-
-        freedom = self.count - 1
-        return float(self.sd * math.sqrt(freedom / stats.chi2.ppf(1 - CONFIDENCE, freedom)))
+        return self.sd * _bound_factor(self.count)
 
     @property
     def mean_error(self) -> float:
@@ -82,6 +80,14 @@ class Level:
         is not taken to scatter less: what all parts share does not average out.
         """
         return self.sd_bound * math.sqrt(max(1.0, self.size / size))
+
+
+@cache
+def _bound_factor(count: int) -> float:
+    """Return what an estimate of the spread from so many values is multiplied by."""
+    from scipy import stats  # noqa: PLC0415 - slow to import
+
+    return math.sqrt((count - 1) / float(stats.chi2.ppf(1 - CONFIDENCE, count - 1)))
 
 
 def learn_level(values: Floats, sizes: Floats, least_sd: float = 0.0) -> Level:

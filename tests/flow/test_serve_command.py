@@ -490,7 +490,7 @@ def test_second_signal_does_not_wait(tmp_path: Path) -> None:
 def test_killed_engine_is_a_503_with_a_reason(tmp_path: Path) -> None:
     """A running stream breaks off, new requests are told why, nothing hangs; the code says it."""
     profile = write_profile(tmp_path / "p.toml", {"none": SLOW})
-    with serving(tmp_path, profile) as served:
+    with serving(tmp_path, profile, "--no-restart") as served:
         with streaming(served.url, 4_000) as answer:
             answer.readline()
             served.engine().kill()

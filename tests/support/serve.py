@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
@@ -25,6 +25,14 @@ CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 
 TEXT = "planted text of a request"
+
+BASELINE = (
+    Path(__file__).parents[2]
+    / "baselines"
+    / "cpu-amd-epyc-family-25-model-17-2c"
+    / "vllm"
+    / "cpu-smollm2.json"
+)
 
 _BEHIND = """
 schema = 1
@@ -61,6 +69,48 @@ def behind(folder: Path, url: str, api_key_env: str | None = None) -> Path:
     return path
 
 
+_ARM = """
+[[arm]]
+name = "{name}"
+method = "{method}"
+{k}
+url = "{url}"
+"""
+
+
+def ladder_behind(folder: Path, urls: Mapping[str, str]) -> Path:
+    """Write a profile of servers that run already, by arm; all but `none` are n-gram lookup."""
+    head, _, tail = _BEHIND.format(key="", url="").partition("[[arm]]")
+    tables = "".join(
+        _ARM.format(
+            name=name,
+            method="none" if name == "none" else "ngram",
+            k="" if name == "none" else "num_speculative_tokens = 3",
+            url=url,
+        )
+        for name, url in urls.items()
+    )
+    path = folder / "ladder.toml"
+    workload = tail[tail.index("[workload]") :]
+    path.write_text(head + tables + "\n" + workload, encoding="utf-8")
+    return path
+
+
+def step_times(folder: Path, seconds: Mapping[str, Mapping[int, float]]) -> Path:
+    """Write a baseline with these step times by arm and streams, in a store below `folder`."""
+    document = json.loads(BASELINE.read_text(encoding="utf-8"))
+    document["profile"] = "ladder"
+    document["cells"] = [
+        {"arm": arm, "concurrency": c, "runs": ["made#0"], "values": {"step_time_s": [value]}}
+        for arm, cells in seconds.items()
+        for c, value in cells.items()
+    ]
+    path = folder / document["environment"]["hardware"] / "fake" / "ladder.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
 @dataclass(slots=True)
 class Served:
     """A front that listens.
@@ -85,13 +135,18 @@ class Served:
 
     def engine(self) -> psutil.Process:
         """Return the process of its scripted engine."""
+        found = self.engines()
+        assert len(found) == 1, found
+        return found[0]
+
+    def engines(self) -> list[psutil.Process]:
+        """Return the processes of its scripted engines, in order of their starts."""
         found = [
             process
             for process in orphans(self.started.mark, grace_s=0.0)
             if "draftgate.engines.fake_server" in process.cmdline()
         ]
-        assert len(found) == 1, found
-        return found[0]
+        return sorted(found, key=psutil.Process.create_time)
 
 
 @contextmanager

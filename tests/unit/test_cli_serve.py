@@ -11,7 +11,9 @@ from draftgate.cli import Exit, _parser, main
 from draftgate.cli.listen import host_and_port
 from draftgate.cli.serve import DEFAULT_MAX_BODY_BYTES, _is_loopback, spec_of
 from draftgate.serve.limits import Limits
+from draftgate.serve.routing import PER_REQUEST_ARGS
 from tests.support.flow import NGRAM, NONE, write_profile
+from tests.support.serve import BASELINE, step_times
 
 Captured = pytest.CaptureFixture[str]
 
@@ -75,6 +77,18 @@ def test_key_is_in_no_text_of_the_spec(profile: str, monkeypatch: pytest.MonkeyP
         (["--max-output-tokens", "0"], "--max-output-tokens must be 1 or more, got 0"),
         (["--max-choices", "0"], "--max-choices must be 1 or more, got 0"),
         (["--api-key-env", "NOT_SET"], "environment variable NOT_SET is empty"),
+        (["--class-header", "x-class"], "got no --fallback. Name the arms below"),
+        (["--break-even", "b.json"], "got no --fallback. Name the arms below"),
+        (
+            ["--arm", "ngram", "--fallback", "none", "--class-header", "a b"],
+            "--class-header got 'a b', expected the name of a header",
+        ),
+        (["--fallback", "ngram"], "the last arm of --fallback is 'ngram' with method 'ngram'"),
+        (
+            ["--fallback", "none"],
+            "arm 'none' has no speculation and stands before others in the ladder",
+        ),
+        (["--arm", "ngram", "--fallback", "medusa"], "has no arm 'medusa'"),
     ],
 )
 def test_wrong_option_is_one_line_and_a_code(
@@ -87,6 +101,50 @@ def test_wrong_option_is_one_line_and_a_code(
     assert out == ""
     assert re.fullmatch(r"draftgate: .*\n", err)
     assert about in err
+
+
+def test_fallback_without_step_times_is_one_line(
+    profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """It names the file that it looked for, and both ways out."""
+    monkeypatch.chdir(tmp_path)
+
+    code = main(["serve", "--profile", profile, "--arm", "ngram", "--fallback", "none"])
+
+    err = capsys.readouterr().err
+    assert code == Exit.NO_BASELINE
+    assert re.search(r"there is no baselines/\S+/fake/fake-flow\.json, the baseline of", err)
+    assert "--break-even FILE" in err
+    assert err.count("\n") == 1
+
+
+def test_fallback_of_the_options(profile: str, tmp_path: Path) -> None:
+    """Ladder, rule and step times; a quarter of the steps for probes."""
+    times = step_times(tmp_path, {"none": {1: 0.02}, "ngram": {1: 0.03}})
+    words = ["--profile", profile, "--arm", "ngram", "--fallback", "none", "--class-header", "X-Y"]
+    words += ["--window-steps", "80", "--dwell", "5", "--break-even", str(times), "--no-restart"]
+
+    spec = spec_of(options(*words))
+
+    assert [arm.name for arm in spec.arms] == ["ngram", "none"]
+    assert spec.fallback is not None
+    assert spec.fallback.policy.rule.probe_steps == 20
+    assert spec.fallback.policy.dwell_s == 5.0
+    assert spec.fallback.class_header == "x-y"
+    assert spec.fallback.break_even.tokens_per_step("ngram", 1) == pytest.approx(1.5)
+    assert not spec.restart
+
+
+def test_classes_make_vllm_tell_what_was_accepted() -> None:
+    """Arms with speculation are started with the option that answers carry it; none is not."""
+    words = ["--arm", "eagle3", "--fallback", "ngram,none", "--class-header", "x-class"]
+    words += ["--break-even", str(BASELINE)]
+
+    spec = spec_of(options(*words))
+
+    told = [PER_REQUEST_ARGS[0] in arm.engine.args for arm in spec.arms]
+    assert [arm.name for arm in spec.arms] == ["eagle3", "ngram", "none"]
+    assert told == [True, True, False]
 
 
 def test_address_in_use_is_told_before_the_engine_starts(profile: str, capsys: Captured) -> None:

@@ -9,9 +9,12 @@ from draftgate.clock import ManualClock
 from draftgate.serve import refusals
 from draftgate.serve.admission import Admission
 from draftgate.serve.connection import BODY_TIMEOUT_S
-from draftgate.serve.lines import interval_lines
+from draftgate.serve.fallback.classes import MOST_CLASSES
+from draftgate.serve.fallback.controller import Policy, Reason
+from draftgate.serve.fleet import FIRST_WAIT_S, LONGEST_WAIT_S
+from draftgate.serve.lines import interval_lines, switch_line
 from draftgate.serve.metrics import PREFIX, WINDOW_S, Metrics
-from tests.unit.test_serve_lines import INTERVAL
+from tests.unit.test_serve_lines import FALL, INTERVAL, RETURN
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 
@@ -44,7 +47,8 @@ def test_defaults_in_the_table_are_those_of_the_command() -> None:
     known = options()
     told = {row[0].strip("`").split()[0]: row[2] for row in table("| option | means | default |")}
 
-    for name in ("--listen", "--max-body-bytes", "--max-choices", "--interval", "--drain-timeout"):
+    names = ["--listen", "--max-body-bytes", "--max-choices", "--interval", "--drain-timeout"]
+    for name in [*names, "--window-steps", "--dwell", "--probe-share"]:
         default = known[name].default
         assert told[name] == (f"{default:g}" if isinstance(default, float) else str(default))
 
@@ -96,3 +100,25 @@ def test_interval_lines_of_the_page_are_real_ones() -> None:
     """The example is what the code makes of the numbers of its own tests."""
     for line in interval_lines(INTERVAL, 2.88):
         assert f"10:41:10 {line}\n" in PAGE
+
+
+def test_fallback_lines_of_the_page_are_real_ones() -> None:
+    """The example is what the code makes of the numbers of its own tests."""
+    for switch in (FALL, RETURN):
+        assert f" {switch_line('', switch)}\n" in PAGE
+
+
+def test_numbers_of_the_fallback_are_those_of_the_code() -> None:
+    """Run length, band, windows of learning, waits, classes, reasons."""
+    rule = Policy().rule
+    waits = f"after {FIRST_WAIT_S:g} s, doubled with each end within a minute"
+
+    assert f"at least {rule.run_length:,.0f} windows on average" in PAGE
+    assert PAGE.count(f"{rule.band:.0%}".replace("%", " %")) >= 2
+    assert rule.learn_windows == 20
+    assert "from the first twenty of each arm" in PAGE
+    assert rule.probe_steps * 4 == rule.window_steps
+    assert waits in PAGE
+    assert f"up to {LONGEST_WAIT_S:g} s" in PAGE
+    assert f"at most {MOST_CLASSES} of up to 32" in PAGE
+    assert [reason.value for reason in Reason if f"`{reason.value}`" not in PAGE] == []

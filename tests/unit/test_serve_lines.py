@@ -8,8 +8,15 @@ from draftgate.clock import ManualClock
 from draftgate.records import EngineCounters, SpeculationCounters
 from draftgate.serve.admission import Admission
 from draftgate.serve.exchange import Exchange
+from draftgate.serve.fallback.controller import Reason, Switch
+from draftgate.serve.fallback.evidence import reading
 from draftgate.serve.intervals import Interval, Spread, Tally, spread
-from draftgate.serve.lines import interval_lines, request_line, usd_per_million_output
+from draftgate.serve.lines import (
+    interval_lines,
+    request_line,
+    switch_line,
+    usd_per_million_output,
+)
 
 COUNTED = EngineCounters(
     generation_tokens=8_000,
@@ -68,6 +75,43 @@ def test_line_of_a_cut_request(status: int | None, shown: str) -> None:
     line = request_line(ended(status=status, cut="client", waited_ns=0))
 
     assert f" {shown} cut by client in 1.204 s, queue_wait_ms 0.0" in line
+
+
+FALL = Switch(
+    "eagle3", "none", Reason.BELOW, "eagle3", reading(583.2, 0, 43.2, 1.51, 2.0), 2, 312.0
+)
+RETURN = Switch(
+    "none", "eagle3", Reason.RETURN, "eagle3", reading(264.62, 0, 133.62, 1.51, 2.0), 3, 393.0
+)
+GONE = Switch("eagle3", "none", Reason.GONE, "eagle3", None, 0, 12.0)
+
+
+def test_line_of_a_fall_and_of_a_return() -> None:
+    """Which arm gave how much, against what, at which load, from how many windows."""
+    assert switch_line("", FALL) == (
+        "[fallback] eagle3 -> none: eagle3 gave 1.08 tokens per step, below the 1.51 from which it "
+        "pays at 2.0 running; 2 windows, the last of 540 steps; eagle3 was in force for 312 s"
+    )
+    assert switch_line("chat", RETURN) == (
+        "[fallback] none -> eagle3: probes of eagle3 gave 2.02 tokens per step, above the 1.51 "
+        "from which it pays at 2.0 running; 3 windows, the last of 131 steps; none was in force "
+        "for 393 s; class chat"
+    )
+
+
+def test_line_of_an_engine_that_is_gone() -> None:
+    """And of one that is there again, without numbers that there are not."""
+    back = replace(GONE, before="none", after="eagle3", reason=Reason.BACK)
+
+    assert "eagle3 -> none: the engine of eagle3 is gone; eagle3" in switch_line("", GONE)
+    assert "none -> eagle3: the engine of eagle3 is ready again; none" in switch_line("", back)
+
+
+def test_line_of_a_probe() -> None:
+    """The arm stands there where there are several, and the class where the client named one."""
+    line = request_line(ended(status=200, waited_ns=0, arm="eagle3", probe=True, kind="chat"))
+
+    assert line.endswith(", arm eagle3 (probe), class chat, from 10.0.0.7")
 
 
 def test_lines_of_a_busy_interval() -> None:
