@@ -4,12 +4,13 @@
 """
 
 import json
-from math import log
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.correctness.contexts import KINDS
+from benchmarks.correctness.goals import Study, factors, joint_limit
 from benchmarks.correctness.peers import TESTS
 from benchmarks.gate.page import Section
 from benchmarks.gate.tables import table
@@ -17,9 +18,6 @@ from benchmarks.gate.tables import table
 HERE = Path(__file__).parent
 
 Row = dict[str, Any]
-
-EXCLUDED = 1e-6
-"""Probability per token of impossible events below which they are not counted on."""
 
 FACTORS = ("oracle", "ours", "draft unknown")
 """Columns that are given as multiples of the limit as well."""
@@ -33,16 +31,10 @@ def count(row: Row, name: str) -> str:
     return f"{at} ({at / row['limit']:.1f})" if name in FACTORS else f"{at}"
 
 
-def joint_limit(limits: Row, row: Row) -> str:
-    """Return what the best joint test needs: ln(1 / alpha) / KL, or with a star, where that
-    is less, for what the rule excludes to show.
-    """
-    if row["fault"] not in limits:
-        return "-"
-    known, inf = limits[row["fault"]], float("inf")
-    shown = log(10) / known["impossible"] if known["impossible"] > EXCLUDED else inf
-    limit = row["limit"] * row["kl"] / known["kl"] if known["kl"] > 0 else inf
-    return f"{shown:.0f}*" if shown < limit else f"{limit:.0f}"
+def best_joint(study: Study, row: Row) -> str:
+    """Return what the best joint test needs; with a star where impossible events decide it."""
+    limit, shown = joint_limit(study, row)
+    return "-" if limit == inf else f"{limit:.0f}{'*' * shown}"
 
 
 def joint(row: Row) -> str:
@@ -53,22 +45,23 @@ def joint(row: Row) -> str:
     return f"{row['joint']}{ratio}"
 
 
-def factors(rows: list[Row]) -> list[float]:
-    """Return the evidence's tokens over the limit, infinite where it did not alarm."""
-    return [row["ours"] / row["limit"] if row["ours"] else float("inf") for row in rows]
+def study_of(result: Row) -> Study:
+    """Return the rows of one kind of drafts with the limits of the joint test."""
+    limits = json.loads((HERE / "joint_limits.json").read_text(encoding="utf-8"))
+    return Study(result["kind"], result["rows"], limits[result["kind"]])
 
 
 def power(result: Row) -> str:
     """Return the table of one kind of drafts, with its summary."""
     rows = result["rows"]
-    limits = json.loads((HERE / "joint_limits.json").read_text(encoding="utf-8"))[result["kind"]]
+    study = study_of(result)
     lines = [
         (
             row["fault"],
             f"{row['kl']:.4f}",
             f"{row['limit']:.0f}",
             *(count(row, name) for name in FACTORS),
-            joint_limit(limits, row),
+            best_joint(study, row),
             joint(row),
             *(count(row, name) for name in TESTS),
         )
