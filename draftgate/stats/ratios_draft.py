@@ -14,6 +14,9 @@ from scipy.special import expit
 
 from draftgate.stats.scores import Scores
 
+CERTAIN = 0.95
+"""Share of a law that may exclude tokens; the rest of it is the stated law."""
+
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
 
@@ -55,15 +58,39 @@ def associated(strength: float) -> Callable[[Scores], Floats]:
     Luck is the sum of -log min(1, p / q) over the tokens accepted so far in the chain; the
     odds of acceptance are multiplied by exp(strength x luck).
     """
+    return lambda s: _with_odds(s, 1.0, strength * _luck(s))
+
+
+def favoured(strength: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which lucky drafts favour what the draft proposes too often.
+
+    The weights of the tokens with q > p, O in all, are multiplied by g = exp(strength x luck),
+    at most to 1 - A + O, where nothing is left to be recovered. The rest (p - q)+ pays for
+    it: with A' = A + O (g - 1) the mean is O g + (A - O) + (1 - A)(1 - A') / (1 - A) = 1. CERTAIN
+    keeps a recovered token behind certain luck from ending all.
+    """
 
     def ratio(s: Scores) -> Floats:
+        share, over, taken = np.exp(s.overlap), np.exp(s.over), accepted_share(s)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.where(over > 0, (1.0 - share + over) / over, 1.0)
+            gain = np.minimum(np.exp(strength * _luck(s)), most)
+            left = np.where(share < 1, 1.0 - over * (gain - 1.0) / (1.0 - share), 1.0)
         with np.errstate(invalid="ignore"):
-            luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
-        before = np.cumsum(luck) - luck
-        begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
-        return _with_odds(s, 1.0, strength * (before - before[begin]))
+            moved = np.where(_level(s) > 0, gain, taken + (1.0 - taken) * np.maximum(left, 0.0))
+        found = np.log(CERTAIN * moved + 1.0 - CERTAIN)
+        return np.where(np.isnan(s.draft_law) | np.isnan(share + over), np.nan, found)
 
     return ratio
+
+
+def _luck(s: Scores) -> Floats:
+    """Return the sum of -log min(1, p / q) over the tokens accepted before each in its chain."""
+    with np.errstate(invalid="ignore"):
+        luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
+    before = np.cumsum(luck) - luck
+    begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
+    return np.asarray(before - before[begin])
 
 
 def rest_to_top(share: float) -> Callable[[Scores], Floats]:

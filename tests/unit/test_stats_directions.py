@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import FAMILIES, OF_DRAFTS, SCOPES, Direction, directions
+from draftgate.stats.directions import (
+    FAMILIES,
+    OF_DRAFTS,
+    OF_OTHERS,
+    SCOPES,
+    Direction,
+    directions,
+)
 from draftgate.stats.eprocess import log_ratios
 from draftgate.stats.ratios import by_rank, mixed, point, powered, repeated_surprise
 from draftgate.stats.ratios_draft import (
@@ -207,8 +214,10 @@ def test_scopes_and_families_share_all_weight() -> None:
     assert sum(FAMILIES.values()) == pytest.approx(1)
     assert sum(scope.weight for scope in SCOPES) == pytest.approx(1)
     assert sum(scope.draft_weight for scope in SCOPES) == pytest.approx(1)
+    assert sum(scope.other_weight for scope in SCOPES) == pytest.approx(1)
     assert {d.family for d in FAMILY} == set(FAMILIES)
     assert set(OF_DRAFTS) < set(FAMILIES)
+    assert set(OF_OTHERS) < set(FAMILIES) - set(OF_DRAFTS)
 
 
 @pytest.mark.parametrize(("vocabulary", "special"), [(1, 0), (5, 6), (5, -1)])

@@ -45,6 +45,18 @@ def test_weights_add_up_to_one() -> None:
         assert np.exp(log_weights(family)).sum() == pytest.approx(1)
 
 
+def test_a_family_weighs_scopes_by_what_it_speaks_of() -> None:
+    """The law's, the drafts' and other tokens' families share their weight by their own numbers."""
+    weights = np.exp(log_weights(FAMILY))
+    own = {
+        direction.family: row / row.sum() for direction, row in zip(FAMILY, weights, strict=True)
+    }
+
+    assert own["temperature"] == pytest.approx([scope.weight for scope in SCOPES])
+    assert own["acceptance"] == pytest.approx([scope.draft_weight for scope in SCOPES])
+    assert own["quantile"] == pytest.approx([scope.other_weight for scope in SCOPES])
+
+
 def test_path_is_the_literal_mixture() -> None:
     """The e-value after each token is the weighted sum of products of ratios."""
     rng = np.random.default_rng(1)
