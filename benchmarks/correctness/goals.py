@@ -3,7 +3,7 @@
 Pure: rows in, goals out. `tables` writes them into RESULTS.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log
 from statistics import median
@@ -87,37 +87,42 @@ def within_reach(study: Study) -> list[Row]:
     ]
 
 
-def goals(study: Study) -> Iterator[Goal]:
-    """Yield the goals of one study with what was found."""
-    kind, rows, found = study.kind, study.rows, factors(study.rows)
-    yield Goal(
-        f"median over the limit, {kind} drafts",
-        f"at most {MEDIAN:g}",
-        f"{median(found):.2f}",
-        median(found) <= MEDIAN,
-    )
-    over = [
-        f"{row['fault']} ({x:.1f})" for row, x in zip(rows, found, strict=True) if LARGEST < x < inf
-    ]
-    most = max(x for x in found if x < inf)
-    yield Goal(
-        f"largest over the limit of those found, {kind} drafts",
-        f"at most {LARGEST:g}",
-        ", ".join(over) or f"{most:.1f}",
-        most <= LARGEST,
-    )
-    missing = [row["fault"] for row in rows if not row["ours"]]
-    yield Goal(
-        f"faults that are not found, {kind} drafts",
-        "none",
-        ", ".join(missing) or "none",
-        not missing,
-    )
-    fewer = [row for row in rows if row["joint"] and row["ours"]]
-    enough = [row for row in fewer if row["ours"] >= FEWER * row["joint"]]
-    yield Goal(
-        f"joint verdict in at most a tenth of the tokens, {kind} drafts",
-        f"all {len(asked_jointly(study))}",
-        f"{len(enough)} ({', '.join(row['fault'] for row in enough)})",
-        len(enough) == len(asked_jointly(study)),
-    )
+def out_of_reach(study: Study) -> list[Row]:
+    """Return the faults for which even their own likelihood ratio takes over MEDIAN limits."""
+    found = zip(study.rows, factors(study.rows, "oracle"), strict=True)
+    return [row for row, factor in found if factor > MEDIAN]
+
+
+def goals(study: Study) -> tuple[Goal, ...]:
+    """Return the goals of one study with what was found."""
+    return (_median(study), _largest(study), _missing(study), _joint(study))
+
+
+def _median(study: Study) -> Goal:
+    found = median(factors(study.rows))
+    what = f"median over the limit, {study.kind} drafts"
+    return Goal(what, f"at most {MEDIAN:g}", f"{found:.2f}", found <= MEDIAN)
+
+
+def _largest(study: Study) -> Goal:
+    found = max(x for x in factors(study.rows) if x < inf)
+    what = f"largest over the limit of those found, {study.kind} drafts"
+    return Goal(what, f"at most {LARGEST:g}", f"{found:.1f}", found <= LARGEST)
+
+
+def _missing(study: Study) -> Goal:
+    names = ", ".join(row["fault"] for row in study.rows if not row["ours"])
+    return Goal(f"not found, {study.kind} drafts", "none", names or "none", not names)
+
+
+def _joint(study: Study) -> Goal:
+    asked = len(asked_jointly(study))
+    enough = [row["fault"] for row in study.rows if row["joint"] and fewer(row) >= FEWER]
+    what = f"joint verdict in at most a tenth of the tokens, {study.kind} drafts"
+    found = f"{len(enough)}: {', '.join(enough)}"
+    return Goal(what, f"all {asked}", found, len(enough) == asked)
+
+
+def fewer(row: Row) -> float:
+    """Return by how much the joint verdict's tokens are fewer than the evidence's."""
+    return float(row["ours"] / row["joint"]) if row["ours"] and row["joint"] else 0.0

@@ -25,7 +25,7 @@ from draftgate.stats.directions import directions
 
 HERE = Path(__file__).parent
 
-FAINT = 0.04
+FAINT = 0.02
 """Nats a token below which a fault is left out, so that this takes minutes."""
 
 LONGEST = 6.0
@@ -98,7 +98,10 @@ class Times:
 
 
 def compared(case: Case) -> Row:
-    """Return the tokens that each way takes on one fault; None for more than LONGEST limits."""
+    """Return the tokens that each way takes on one fault; None for more than LONGEST limits.
+
+    Beside them the share of the divergence that the part which sees most of it sees.
+    """
     streams, limit = case.streams, BOUND / case.kl
     judge = Judge(streams.rows, directions(case.world.vocabulary, SPECIAL))
     times, fixed = Times(), Fixed(len(streams.row), judge.weights.shape)
@@ -107,7 +110,8 @@ def compared(case: Case) -> Row:
         **{n: Blend(judge.weights, len(streams.row), rate=1, share=s) for n, s in SWITCHED.items()},
         **{n: Blend(judge.weights, len(streams.row), rate=r, share=0) for n, r in LEARNED.items()},
     }
-    for token, (ratio, holds) in enumerate(_tokens(judge, streams, int(LONGEST * limit) + 1)):
+    tokens = min(int(LONGEST * limit) + 1, streams.row.shape[1])
+    for token, (ratio, holds) in enumerate(_tokens(judge, streams, tokens)):
         fixed.grow(ratio, holds)
         times.see("mixture", fixed.value(judge.weights), token)
         times.see("equal weights", fixed.value(equal), token)
@@ -118,16 +122,17 @@ def compared(case: Case) -> Row:
     return {
         "fault": case.name,
         "limit": limit,
+        "seen": float(fixed.log.mean(axis=0).max()) / tokens / case.kl,
         "oracle": quantile(oracle_alarms(streams)),
         "best part": None if parts.min() == NEVER else int(parts.min()),
         **{name: quantile(first) for name, first in times.first.items()},
     }
 
 
-def _tokens(judge: Judge, streams: Streams, most: int) -> Iterator[tuple[Floats, Bools]]:
+def _tokens(judge: Judge, streams: Streams, tokens: int) -> Iterator[tuple[Floats, Bools]]:
     """Yield each token's ratios (streams, directions) and scopes (streams, scopes)."""
     along = judge.along_ratios(streams)
-    for token in range(min(most, streams.row.shape[1])):
+    for token in range(tokens):
         row = streams.row[:, token]
         ratio = np.concatenate([judge.ratios[row], along[:, token]], axis=1)
         yield np.clip(ratio, 1e-30, 1e30), judge.scopes[row]

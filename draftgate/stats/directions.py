@@ -30,6 +30,7 @@ from draftgate.stats.ratios_draft import (
     accepted_with_odds,
     associated,
     favoured,
+    refused,
     rest_from_draft,
     rest_to_top,
     tilted_cells,
@@ -45,11 +46,11 @@ ACCEPTANCE = (
     (1.0, -2.5, 0.5),
     (1.0, -1.0, 0.4),
     (1.0, 0.4, 0.5),
-    (1.0, 1.0, 2.2),
+    (1.0, 1.0, 2.6),
     (1.0, 2.5, 0.5),
     (1.5, -3.0, 0.8),
     (2.0, 0.0, 0.4),
-    (3.0, -5.0, 2.0),
+    (3.0, -5.0, 0.5),
     (4.0, -2.0, 0.4),
 )
 """Slopes, shifts and weights: tilts of the odds both ways, and sharper decisions."""
@@ -67,23 +68,23 @@ CELLS = (
 )
 """Tilts of likely and of other proposals, proposed somewhat and far too often, with weights."""
 
-POWER_WEIGHTS = (0.3, 0.5, 4.0, 1.2, 0.4, 0.3)
+POWER_WEIGHTS = (0.25, 0.4, 5.0, 1.0, 0.4, 0.25)
 """Prior weights of POWERS: small changes of temperature need the most tokens."""
 
 FAMILIES = {
     "temperature": 0.12,
-    "greedy": 0.02,
-    "garbage": 0.015,
-    "ranks": 0.015,
+    "greedy": 0.015,
+    "garbage": 0.01,
+    "ranks": 0.01,
     "special": 0.045,
     "unfiltered": 0.1,
     "neighbour row": 0.09,
-    "draft": 0.11,
+    "draft": 0.12,
     "acceptance": 0.13,
     "cells": 0.07,
     "rest": 0.06,
     "chain": 0.06,
-    "copy": 0.06,
+    "copy": 0.065,
     "repeat": 0.005,
     "quantile": 0.1,
 }
@@ -134,11 +135,11 @@ class Scope:
 
 
 SCOPES = (
-    Scope("everywhere", 0.13, 0.05, 0.8, lambda s: np.ones(len(s), dtype=bool)),
-    Scope("all but the bonus token", 0.6, 0.74, 0.08, lambda s: ~s.bonus),
-    Scope("first place of the chain", 0.04, 0.02, 0.03, lambda s: (s.position == 0) & ~s.bonus),
-    Scope("later places of the chain", 0.05, 0.05, 0.04, lambda s: (s.position > 0) & ~s.bonus),
-    Scope("bonus token", 0.18, 0.14, 0.05, lambda s: np.asarray(s.bonus)),
+    Scope("everywhere", 0.12, 0.03, 0.88, lambda s: np.ones(len(s), dtype=bool)),
+    Scope("all but the bonus token", 0.64, 0.79, 0.05, lambda s: ~s.bonus),
+    Scope("first place of the chain", 0.025, 0.01, 0.02, lambda s: (s.position == 0) & ~s.bonus),
+    Scope("later places of the chain", 0.035, 0.03, 0.02, lambda s: (s.position > 0) & ~s.bonus),
+    Scope("bonus token", 0.18, 0.14, 0.03, lambda s: np.asarray(s.bonus)),
 )
 
 
@@ -176,13 +177,13 @@ def _of_the_law() -> list[Direction]:
             for index, (power, weight) in enumerate(zip(POWERS, POWER_WEIGHTS, strict=True))
         ),
         *(
-            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0), 0.3)
+            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0), 0.25)
             for s in (0.03, 0.2)
         ),
         *(Direction("greedy", f"{s:.0%} most likely", point(s, tops)) for s in (0.05, 0.3, 0.9)),
         *(
             Direction("unfiltered", f"{s:.0%} without filters", column(s, "unfiltered"), weight)
-            for s, weight in ((0.03, 0.3), (0.3, 0.8), (0.95, 2.0))
+            for s, weight in ((0.03, 0.2), (0.3, 0.6), (0.95, 2.4))
         ),
     ]
 
@@ -203,7 +204,7 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
     if special:
         found += [
             Direction("special", f"{p:.1%} special", blended(p, one_special), weight)
-            for p, weight in ((0.005, 1.5), (0.05, 0.5))
+            for p, weight in ((0.005, 1.6), (0.05, 0.3))
         ]
     return found
 
@@ -221,7 +222,7 @@ def _of_the_draft() -> list[Direction]:
         ),
         *(
             Direction("draft", f"{s:.2g} of the draft's law", column(s, "draft_law"), weight)
-            for s, weight in ((0.012, 0.8), (0.05, 0.6), (0.3, 0.5), (0.9, 3.0))
+            for s, weight in ((0.012, 0.8), (0.05, 0.5), (0.3, 0.4), (0.9, 4.0))
         ),
     ]
 
@@ -246,23 +247,24 @@ def _of_acceptance() -> list[Direction]:
             )
             for b, weight in ((-1.0, 0.4), (1.5, 1.4))
         ),
+        Direction("acceptance", "over-proposed tokens refused if unsure", refused(3.0, -6.0), 2.2),
         *(
             Direction("cells", _of_cells(top, others), tilted_cells(top, others), weight)
             for top, others, weight in CELLS
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s), weight)
-            for s, weight in ((0.3, 0.4), (0.8, 2.0))
+            for s, weight in ((0.3, 0.3), (0.8, 2.4))
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest shuns the draft", rest_from_draft(s), weight)
-            for s, weight in ((0.15, 0.4), (0.5, 0.6))
+            for s, weight in ((0.15, 0.3), (0.5, 0.5))
         ),
         *(
             Direction("chain", f"odds of a draft times luck^{b:g}", associated(b), weight)
-            for b, weight in ((-0.5, 0.4), (2.0, 0.5))
+            for b, weight in ((-0.5, 0.3), (2.0, 0.4))
         ),
-        Direction("chain", "over-proposed tokens times luck^0.5", favoured(0.5), 2.1),
+        Direction("chain", "over-proposed tokens times luck^0.5", favoured(0.5), 2.5),
     ]
 
 
@@ -276,17 +278,17 @@ def _of_others() -> list[Direction]:
     return [
         *(
             Direction("neighbour row", f"{s:.0%} by the row before", column(s, "before"), weight)
-            for s, weight in ((0.05, 0.4), (0.4, 0.4), (0.95, 2.0))
+            for s, weight in ((0.05, 0.3), (0.4, 0.3), (0.95, 2.0))
         ),
         *(
             Direction(
                 "neighbour row", f"{s:.0%} by one of the last rows", column(s, "recent"), weight
             )
-            for s, weight in ((0.05, 1.8), (0.4, 0.4))
+            for s, weight in ((0.05, 2.0), (0.4, 0.3))
         ),
         *(
             Direction("copy", f"{s:.0%} copied", point(s, sibling), weight)
-            for s, weight in ((0.1, 0.4), (0.9, 2.0))
+            for s, weight in ((0.1, 0.2), (0.9, 2.0))
         ),
         *(
             Direction(
@@ -295,7 +297,7 @@ def _of_others() -> list[Direction]:
                 same_quantile(s, ends=ends),
                 weight,
             )
-            for s, weight in ((0.3, 0.3), (0.95, 2.0))
+            for s, weight in ((0.3, 0.2), (0.95, 2.0))
             for ends in (True, False)
         ),
         *(
