@@ -4,18 +4,27 @@
 """
 
 import json
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.correctness.contexts import KINDS
-from benchmarks.correctness.goals import Study, factors, joint_limit
+from benchmarks.correctness.goals import (
+    Study,
+    asked_jointly,
+    factors,
+    goals,
+    joint_limit,
+    within_reach,
+)
 from benchmarks.correctness.peers import TESTS
 from benchmarks.gate.page import Section
 from benchmarks.gate.tables import table
 
 HERE = Path(__file__).parent
+REMEDIES = HERE / "remedies.json"
 
 Row = dict[str, Any]
 
@@ -78,6 +87,47 @@ def power(result: Row) -> str:
     return f"{summary}\n\n{table(head, lines)}"
 
 
+def goals_part(studies: Sequence[Study], remedies: Row) -> str:
+    """Return what is asked and was found, and what stands behind the goals that are missed."""
+    rows = [
+        (goal.what, goal.asked, goal.found, "met" if goal.met else "**MISSED**")
+        for study in studies
+        for goal in goals(study)
+    ]
+    head = table(("what", "goal", "found", ""), rows)
+    return "\n".join([head, *(missed_joint(study) for study in studies), tried(remedies)])
+
+
+def missed_joint(study: Study) -> str:
+    """Return how many faults the best joint test could find in a tenth of the tokens."""
+    near = within_reach(study)
+    names = ", ".join(row["fault"] for row in near) or "none"
+    limits = [
+        row["ours"] / joint_limit(study, row)[0] for row in asked_jointly(study) if row["ours"]
+    ]
+    return (
+        f"Joint verdict, {study.kind} drafts: for {len(near)} of {len(limits)} faults that were "
+        f"found and have a joint limit ({names}) that limit is at most a tenth of the "
+        f"evidence's tokens; in the median it is {median(limits):.1f} times fewer.\n"
+    )
+
+
+def tried(remedies: Row) -> str:
+    """Return the medians over the limit of each way of mixing, and who is not found by any."""
+    lines, never = [], []
+    ways = ("oracle", "best part", *remedies["ways"])
+    for kind, rows in remedies["rows"].items():
+        medians = [f"{median(factors(rows, way)):.2f}" for way in ways]
+        lines.append((f"{kind} drafts, {len(rows)} faults", *medians))
+        never += [
+            f"{row['fault']} ({kind} drafts; the best part sees {row['seen']:.0%} of its nats)"
+            for row in rows
+            if all(row[way] is None for way in ways[1:])
+        ]
+    said = f"Found by none within {remedies['longest']:g} limits: {', '.join(never) or 'no fault'}."
+    return f"{table(('median over the limit, even contexts', *ways), lines)}\n{said}\n"
+
+
 def false_alarms(result: Row) -> str:
     """Return the table of false alarms."""
     rows = [
@@ -101,6 +151,9 @@ def main() -> None:
     if (HERE / "false_alarms.json").exists():
         Section("false_alarms").rewrite(HERE, false_alarms)
     whole = [json.loads((HERE / f"power-{kind}.json").read_text()) for kind in KINDS]
+    page = HERE / "RESULTS.md"
+    part = goals_part([study_of(one) for one in whole], json.loads(REMEDIES.read_text()))
+    page.write_text(Section("goals").placed(page.read_text(encoding="utf-8"), part), "utf-8")
     found = factors([row for one in whole for row in one["rows"]])
     print(f"all: median {median(found):.2f}, largest {max(found):.1f}")
 
