@@ -124,7 +124,7 @@ def compared(case: Case) -> Row:
         **{n: Blend(judge.weights, len(streams.row), rate=r, share=0) for n, r in LEARNED.items()},
     }
     tokens = min(int(LONGEST * limit) + 1, streams.row.shape[1])
-    for token, (ratio, holds) in enumerate(_tokens(judge, streams, tokens)):
+    for token, (ratio, holds) in enumerate(tokens_of(judge, streams, tokens)):
         fixed.grow(ratio, holds)
         times.see("mixture", fixed.value(judge.weights), token)
         times.see("equal weights", fixed.value(equal), token)
@@ -142,7 +142,7 @@ def compared(case: Case) -> Row:
     }
 
 
-def _tokens(judge: Judge, streams: Streams, tokens: int) -> Iterator[tuple[Floats, Bools]]:
+def tokens_of(judge: Judge, streams: Streams, tokens: int) -> Iterator[tuple[Floats, Bools]]:
     """Yield each token's ratios (streams, directions) and scopes (streams, scopes)."""
     along = judge.along_ratios(streams)
     for token in range(tokens):

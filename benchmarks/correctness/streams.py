@@ -128,7 +128,7 @@ class Judge:
         self, rows: Scores, family: Sequence[Direction], changing: Sequence[str] = ALONG
     ) -> None:
         """Work out all ratios but those of families that change along a stream."""
-        self.rows = rows
+        self.rows, self.changing = rows, tuple(changing)
         along = np.array([direction.family in changing for direction in family])
         self.along = tuple(d for d, on in zip(family, along, strict=True) if on)
         alone = tuple(d for d, on in zip(family, along, strict=True) if not on)

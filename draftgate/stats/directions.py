@@ -106,7 +106,7 @@ class Direction:
         label: What the tokens look like if it is the true one, for reports.
         log_ratio: Rows to log likelihood ratios, shape (n,); NaN where a number is not known.
         weight: Prior weight among its family. Those that faults were seen to take have
-            more, and none is so small that it costs over two nats.
+            more, and none is so small that it costs over two nats more than an equal share.
     """
 
     family: str

@@ -9,7 +9,7 @@ from benchmarks.correctness.streams import NEVER
 STREAMS, DIRECTIONS, SCOPES = 3, 4, 2
 
 
-def weights() -> np.ndarray:
+def weights() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Return prior weights of all parts."""
     return np.random.default_rng(1).dirichlet(np.ones(DIRECTIONS * SCOPES)).reshape(DIRECTIONS, -1)
 

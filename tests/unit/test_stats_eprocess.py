@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import SCOPES, directions
+from draftgate.stats.directions import FAMILIES, SCOPES, directions
 from draftgate.stats.eprocess import (
     Evidence,
     check,
@@ -55,6 +55,14 @@ def test_a_family_weighs_scopes_by_what_it_speaks_of() -> None:
     assert own["temperature"] == pytest.approx([scope.weight for scope in SCOPES])
     assert own["acceptance"] == pytest.approx([scope.draft_weight for scope in SCOPES])
     assert own["quantile"] == pytest.approx([scope.other_weight for scope in SCOPES])
+
+
+def test_no_direction_costs_two_nats_more_than_an_equal_share() -> None:
+    """What faults were seen to take has more weight, what they may take is not shut out."""
+    for name in FAMILIES:
+        own = np.array([direction.weight for direction in FAMILY if direction.family == name])
+
+        assert np.log(own.mean() / own.min()) < 2
 
 
 def test_path_is_the_literal_mixture() -> None:
