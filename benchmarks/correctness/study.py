@@ -3,9 +3,9 @@
     .venv/bin/python -m benchmarks.correctness.study --kind greedy [--half even] [--other]
 
 writes power-<kind>.json; with `--ours` only the columns of the evidence are taken anew, on
-the same streams. The family was tuned on the contexts of even number with other seeds;
-reported are the contexts of odd number, also with faults at other strengths (`--other`),
-which had a part in the tuning on the even ones.
+the same streams, and where there is no file yet they are all of it. The family was tuned on
+the contexts of even number with other seeds; reported are the contexts of odd number, also
+with faults at other strengths (`--other`), which had a part in the tuning on the even ones.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -143,17 +144,23 @@ def oracle_alarms(streams: Streams) -> Ints:
 
 def studied(case: Case) -> Row:
     """Return everything about one fault."""
-    streams = case.streams
-    sample = sampled(streams)
+    sample = sampled(case.streams)
+    return {
+        **judged(case),
+        "joint": joint(case),
+        **{name: needed(test, sample, ALPHA, POWER) for name, test in TESTS.items()},
+    }
+
+
+def judged(case: Case) -> Row:
+    """Return what one fault is, and what the oracle and the evidence take."""
     return {
         "fault": case.name,
         "kl": case.kl,
         "limit": -np.log(ALPHA) / case.kl,
-        "tokens": streams.row.shape[1],
-        "oracle": quantile(oracle_alarms(streams)),
+        "tokens": case.streams.row.shape[1],
+        "oracle": quantile(oracle_alarms(case.streams)),
         **evidence_columns(case),
-        "joint": joint(case),
-        **{name: needed(test, sample, ALPHA, POWER) for name, test in TESTS.items()},
     }
 
 
@@ -169,12 +176,14 @@ def evidence_columns(case: Case) -> Row:
     }
 
 
-def renewed(case: Case, row: Row) -> Row:
-    """Return a row with the evidence's columns taken anew, the others as they were.
+def renewed(case: Case, row: Row | None) -> Row:
+    """Return a row with the evidence's columns taken anew, the others as they were, if any.
 
     Raises:
         ValueError: If the streams are not those that the row is about.
     """
+    if row is None:
+        return judged(case)
     oracle = quantile(oracle_alarms(case.streams))
     if (case.name, oracle) != (row["fault"], row["oracle"]):
         raise ValueError(
@@ -219,10 +228,12 @@ def main() -> None:
     begun = time.perf_counter()
     half = slice(0 if arguments.half == "even" else 1, None, 2)
     file = named(arguments)
-    kept = json.loads(file.read_text(encoding="utf-8")) if arguments.ours else {}
+    old = arguments.ours and file.exists()
+    kept: Row = json.loads(file.read_text(encoding="utf-8")) if old else {"rows": []}
     rows, contexts = [], 0
-    for number, case in enumerate(cases(arguments.kind, half, other=arguments.other)):
-        rows.append(renewed(case, kept["rows"][number]) if kept else studied(case))
+    every = cases(arguments.kind, half, other=arguments.other)
+    for case, row in zip(every, chain(kept["rows"], repeat(None)), strict=False):
+        rows.append(renewed(case, row) if arguments.ours else studied(case))
         contexts = len(case.world)
         print(json.dumps(rows[-1]), flush=True)
     result = {
@@ -234,7 +245,7 @@ def main() -> None:
         "alpha": ALPHA,
         "rows": rows,
     }
-    if kept:
+    if old:
         result |= {"minutes": kept["minutes"], "minutes of the evidence": result["minutes"]}
     file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

@@ -95,7 +95,21 @@ def goals_part(studies: Sequence[Study], remedies: Row) -> str:
         for goal in goals(study)
     ]
     head = table(("what", "goal", "found", ""), rows)
-    return "\n".join([head, *(missed_joint(study) for study in studies), tried(remedies)])
+    return "\n".join(
+        [head, fitted_on(), *(missed_joint(study) for study in studies), tried(remedies)]
+    )
+
+
+def fitted_on() -> str:
+    """Return the medians on the contexts that the weights were fitted on, if there are any."""
+    files = {kind: HERE / f"power-{kind}-even.json" for kind in KINDS}
+    rows = {
+        kind: json.loads(file.read_text(encoding="utf-8"))["rows"]
+        for kind, file in files.items()
+        if file.exists()
+    }
+    found = ", ".join(f"{median(factors(one)):.2f} ({kind} drafts)" for kind, one in rows.items())
+    return f"Median on the even contexts, on which the weights were fitted: {found}.\n"
 
 
 def missed_joint(study: Study) -> str:
