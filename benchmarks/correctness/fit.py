@@ -34,7 +34,7 @@ SLOWEST = 0.3
 """Share of a fault's streams that count: it is the slow ones that decide about 90 %."""
 
 ROUNDS = 60
-"""Of expectation and maximisation; the weights stand still to three digits."""
+"""Of expectation and maximisation."""
 
 COUNTS = (0.2, 0.1, 0.1)
 """Added to each family, direction and scope, in faults: none comes out at 0."""
