@@ -19,8 +19,8 @@ from benchmarks.correctness.bank import SPECIAL
 from benchmarks.correctness.contexts import KINDS, Setting
 from benchmarks.correctness.places import World
 from benchmarks.correctness.remedies import Fixed, tokens_of
-from benchmarks.correctness.streams import Judge
-from benchmarks.correctness.study import ALPHA, FAINT, Case, cases, quantile
+from benchmarks.correctness.streams import Judge, Streams
+from benchmarks.correctness.study import ALPHA, FAINT, cases, quantile
 from draftgate.stats.directions import (
     FAMILIES,
     OF_DRAFTS,
@@ -102,18 +102,18 @@ def _maximised(credit: Floats, own: NDArray[np.int64], group: NDArray[np.int64])
     )
 
 
-def at_detection(case: Case, family: Sequence[Direction]) -> Floats | None:
+def at_detection(streams: Streams, family: Sequence[Direction]) -> Floats | None:
     """Return the parts' log e-values when 90 % of streams have alarmed, of the slowest streams.
 
     None if fewer alarm.
     """
-    judge = Judge(case.streams.rows, family)
-    alarms = judge.alarms(case.streams, ALPHA)
+    judge = Judge(streams.rows, family)
+    alarms = judge.alarms(streams, ALPHA)
     tokens = quantile(alarms)
     if tokens is None:
         return None
     fixed = Fixed(len(alarms), judge.weights.shape)
-    for ratio, holds in tokens_of(judge, case.streams, tokens):
+    for ratio, holds in tokens_of(judge, streams, tokens):
         fixed.grow(ratio, holds)
     slow = np.argsort(-alarms)[: int(SLOWEST * len(alarms))]
     logs = fixed.log[slow]
@@ -126,7 +126,7 @@ def main() -> None:
     """Fit on both kinds of drafts and print the weights."""
     family = directions(World(Setting(), KINDS[0], "plain", slice(0, 1)).vocabulary, SPECIAL)
     even = (case for kind in KINDS for case in cases(kind, slice(0, None, 2), other=False))
-    found = [at_detection(case, family) for case in even if case.kl >= FAINT]
+    found = [at_detection(case.streams, family) for case in even if case.kl >= FAINT]
     weights = fitted([logs for logs in found if logs is not None], family)
     own, _ = grouped(family)
     for number, name in enumerate(FAMILIES):

@@ -109,7 +109,9 @@ def fitted_on() -> str:
         if file.exists()
     }
     found = ", ".join(f"{median(factors(one)):.2f} ({kind} drafts)" for kind, one in rows.items())
-    return f"Median on the even contexts, on which the weights were fitted: {found or 'not run'}.\n"
+    return (
+        f"Median on the even contexts, on which the weights were fitted: {found or 'not taken'}.\n"
+    )
 
 
 def missed_joint(study: Study) -> str:
