@@ -128,7 +128,7 @@ class Judge:
         self, rows: Scores, family: Sequence[Direction], changing: Sequence[str] = ALONG
     ) -> None:
         """Work out all ratios but those of families that change along a stream."""
-        self.rows = rows
+        self.rows, self.changing = rows, tuple(changing)
         along = np.array([direction.family in changing for direction in family])
         self.along = tuple(d for d, on in zip(family, along, strict=True) if on)
         alone = tuple(d for d, on in zip(family, along, strict=True) if not on)
@@ -146,7 +146,7 @@ class Judge:
         """Return the same for several bounds; shape (alphas, streams)."""
         bounds = 1 / np.array(alphas)
         count, length = streams.row.shape
-        along = self._along(streams)
+        along = self.along_ratios(streams)
         wealth = np.ones((self.scopes.shape[1], count, len(self.weights)))
         found = np.full((len(bounds), count), NEVER)
         going = np.arange(count)
@@ -173,7 +173,8 @@ class Judge:
             else:
                 wealth[scope, inside] *= ratio[inside]
 
-    def _along(self, streams: Streams) -> Floats:
+    def along_ratios(self, streams: Streams) -> Floats:
+        """Return the ratios of the families that change along a stream; (streams, tokens, n)."""
         if not self.along:
             return np.zeros((*streams.row.shape, 0))
         return np.stack([self._along_one(streams, number) for number in range(len(streams.row))])

@@ -4,22 +4,29 @@
 """
 
 import json
-from math import log
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.correctness.contexts import KINDS
+from benchmarks.correctness.goals import (
+    Study,
+    asked_jointly,
+    factors,
+    goals,
+    joint_limit,
+    within_reach,
+)
 from benchmarks.correctness.peers import TESTS
 from benchmarks.gate.page import Section
 from benchmarks.gate.tables import table
 
 HERE = Path(__file__).parent
+REMEDIES = HERE / "remedies.json"
 
 Row = dict[str, Any]
-
-EXCLUDED = 1e-6
-"""Probability per token of impossible events below which they are not counted on."""
 
 FACTORS = ("oracle", "ours", "draft unknown")
 """Columns that are given as multiples of the limit as well."""
@@ -33,16 +40,10 @@ def count(row: Row, name: str) -> str:
     return f"{at} ({at / row['limit']:.1f})" if name in FACTORS else f"{at}"
 
 
-def joint_limit(limits: Row, row: Row) -> str:
-    """Return what the best joint test needs: ln(1 / alpha) / KL, or with a star, where that
-    is less, for what the rule excludes to show.
-    """
-    if row["fault"] not in limits:
-        return "-"
-    known, inf = limits[row["fault"]], float("inf")
-    shown = log(10) / known["impossible"] if known["impossible"] > EXCLUDED else inf
-    limit = row["limit"] * row["kl"] / known["kl"] if known["kl"] > 0 else inf
-    return f"{shown:.0f}*" if shown < limit else f"{limit:.0f}"
+def best_joint(study: Study, row: Row) -> str:
+    """Return what the best joint test needs; with a star where impossible events decide it."""
+    limit, shown = joint_limit(study, row)
+    return "-" if limit == inf else f"{limit:.0f}{'*' * shown}"
 
 
 def joint(row: Row) -> str:
@@ -53,22 +54,23 @@ def joint(row: Row) -> str:
     return f"{row['joint']}{ratio}"
 
 
-def factors(rows: list[Row]) -> list[float]:
-    """Return the evidence's tokens over the limit, infinite where it did not alarm."""
-    return [row["ours"] / row["limit"] if row["ours"] else float("inf") for row in rows]
+def study_of(result: Row) -> Study:
+    """Return the rows of one kind of drafts with the limits of the joint test."""
+    limits = json.loads((HERE / "joint_limits.json").read_text(encoding="utf-8"))
+    return Study(result["kind"], result["rows"], limits[result["kind"]])
 
 
 def power(result: Row) -> str:
     """Return the table of one kind of drafts, with its summary."""
     rows = result["rows"]
-    limits = json.loads((HERE / "joint_limits.json").read_text(encoding="utf-8"))[result["kind"]]
+    study = study_of(result)
     lines = [
         (
             row["fault"],
             f"{row['kl']:.4f}",
             f"{row['limit']:.0f}",
             *(count(row, name) for name in FACTORS),
-            joint_limit(limits, row),
+            best_joint(study, row),
             joint(row),
             *(count(row, name) for name in TESTS),
         )
@@ -83,6 +85,63 @@ def power(result: Row) -> str:
         f"largest {max(found):.1f}; over 8 in {sum(x > 8 for x in found)}."
     )
     return f"{summary}\n\n{table(head, lines)}"
+
+
+def goals_part(studies: Sequence[Study], remedies: Row) -> str:
+    """Return what is asked and was found, and what stands behind the goals that are missed."""
+    rows = [
+        (goal.what, goal.asked, goal.found, "met" if goal.met else "**MISSED**")
+        for study in studies
+        for goal in goals(study)
+    ]
+    head = table(("what", "goal", "found", ""), rows)
+    return "\n".join(
+        [head, fitted_on(), *(missed_joint(study) for study in studies), tried(remedies)]
+    )
+
+
+def fitted_on() -> str:
+    """Return the medians on the contexts that the weights were fitted on, if there are any."""
+    files = {kind: HERE / f"power-{kind}-even.json" for kind in KINDS}
+    rows = {
+        kind: json.loads(file.read_text(encoding="utf-8"))["rows"]
+        for kind, file in files.items()
+        if file.exists()
+    }
+    found = ", ".join(f"{median(factors(one)):.2f} ({kind} drafts)" for kind, one in rows.items())
+    return (
+        f"Median on the even contexts, on which the weights were fitted: {found or 'not taken'}.\n"
+    )
+
+
+def missed_joint(study: Study) -> str:
+    """Return how many faults the best joint test could find in a tenth of the tokens."""
+    near = within_reach(study)
+    names = ", ".join(row["fault"] for row in near) or "none"
+    limits = [
+        row["ours"] / joint_limit(study, row)[0] for row in asked_jointly(study) if row["ours"]
+    ]
+    return (
+        f"Joint verdict, {study.kind} drafts: for {len(near)} of {len(limits)} faults that were "
+        f"found and have a joint limit ({names}) that limit is at most a tenth of the "
+        f"evidence's tokens; in the median it is {median(limits):.1f} times fewer.\n"
+    )
+
+
+def tried(remedies: Row) -> str:
+    """Return the medians over the limit of each way of mixing, and who is not found by any."""
+    lines, never = [], []
+    ways = ("oracle", "best part", *remedies["ways"])
+    for kind, rows in remedies["rows"].items():
+        medians = [f"{median(factors(rows, way)):.2f}" for way in ways]
+        lines.append((f"{kind} drafts, {len(rows)} faults", *medians))
+        never += [
+            f"{row['fault']} ({kind} drafts; the best part sees {row['seen']:.0%} of its nats)"
+            for row in rows
+            if all(row[way] is None for way in ways[1:])
+        ]
+    said = f"Found by none within {remedies['longest']:g} limits: {', '.join(never) or 'no fault'}."
+    return f"{table(('median over the limit, even contexts', *ways), lines)}\n{said}\n"
 
 
 def false_alarms(result: Row) -> str:
@@ -108,6 +167,9 @@ def main() -> None:
     if (HERE / "false_alarms.json").exists():
         Section("false_alarms").rewrite(HERE, false_alarms)
     whole = [json.loads((HERE / f"power-{kind}.json").read_text()) for kind in KINDS]
+    page = HERE / "RESULTS.md"
+    part = goals_part([study_of(one) for one in whole], json.loads(REMEDIES.read_text()))
+    page.write_text(Section("goals").placed(page.read_text(encoding="utf-8"), part), "utf-8")
     found = factors([row for one in whole for row in one["rows"]])
     print(f"all: median {median(found):.2f}, largest {max(found):.1f}")
 

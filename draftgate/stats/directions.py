@@ -29,6 +29,8 @@ from draftgate.stats.ratios_draft import (
     accepted_by_confidence,
     accepted_with_odds,
     associated,
+    favoured,
+    refused,
     rest_from_draft,
     rest_to_top,
     tilted_cells,
@@ -41,55 +43,58 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 ACCEPTANCE = (
-    (1.0, -2.5, 1.0),
-    (1.0, -1.0, 0.5),
-    (1.0, 0.4, 0.7),
-    (1.0, 1.0, 1.3),
+    (1.0, -2.5, 0.5),
+    (1.0, -1.0, 0.4),
+    (1.0, 0.4, 0.5),
+    (1.0, 1.0, 2.6),
     (1.0, 2.5, 0.5),
-    (1.5, -3.0, 1.0),
-    (2.0, 0.0, 0.7),
-    (3.0, -5.0, 0.7),
-    (4.0, -2.0, 0.7),
+    (1.5, -3.0, 0.8),
+    (2.0, 0.0, 0.4),
+    (3.0, -5.0, 0.5),
+    (4.0, -2.0, 0.4),
 )
 """Slopes, shifts and weights: tilts of the odds both ways, and sharper decisions."""
 
 CELLS = (
-    ((2.5, 2.5), (-3.0, -3.0), 1.3),
-    ((1.0, 1.0), (-3.0, -3.0), 1.0),
+    ((2.5, 2.5), (-3.0, -3.0), 2.4),
+    ((1.0, 1.0), (-3.0, -3.0), 1.5),
     ((-2.0, -2.0), (2.0, 2.0), 0.4),
-    ((2.5, 2.5), (0.0, 0.0), 0.5),
+    ((2.5, 2.5), (0.0, 0.0), 0.4),
     ((0.0, 0.0), (2.0, 2.0), 0.4),
-    ((0.0, 0.0), (-3.0, -3.0), 0.7),
-    ((-3.0, -3.0), (-3.0, -3.0), 1.3),
-    ((0.7, -3.0), (0.7, -3.0), 0.7),
+    ((0.0, 0.0), (-3.0, -3.0), 0.4),
+    ((-3.0, -3.0), (-3.0, -3.0), 0.4),
+    ((0.7, -3.0), (0.7, -3.0), 0.4),
     ((-1.0, 1.0), (-1.0, 1.0), 0.4),
 )
 """Tilts of likely and of other proposals, proposed somewhat and far too often, with weights."""
 
-POWER_WEIGHTS = (0.5, 1.0, 1.4, 1.4, 1.0, 0.5)
+POWER_WEIGHTS = (0.25, 0.4, 5.0, 1.0, 0.4, 0.25)
 """Prior weights of POWERS: small changes of temperature need the most tokens."""
 
 FAMILIES = {
-    "temperature": 0.14,
-    "greedy": 0.03,
-    "garbage": 0.02,
-    "ranks": 0.03,
-    "special": 0.05,
-    "unfiltered": 0.07,
-    "neighbour row": 0.08,
-    "draft": 0.13,
-    "acceptance": 0.15,
-    "cells": 0.09,
+    "temperature": 0.12,
+    "greedy": 0.015,
+    "garbage": 0.01,
+    "ranks": 0.01,
+    "special": 0.045,
+    "unfiltered": 0.1,
+    "neighbour row": 0.09,
+    "draft": 0.12,
+    "acceptance": 0.13,
+    "cells": 0.07,
     "rest": 0.06,
-    "chain": 0.05,
-    "copy": 0.045,
+    "chain": 0.06,
+    "copy": 0.065,
     "repeat": 0.005,
-    "quantile": 0.05,
+    "quantile": 0.1,
 }
 """Prior weight of each family of directions; they add up to 1."""
 
 OF_DRAFTS = ("draft", "acceptance", "cells", "rest", "chain")
 """Families that speak of drafts: only where there is one, or in the bonus token's place."""
+
+OF_OTHERS = ("copy", "repeat", "quantile")
+"""Families that hold a token against earlier ones: what they say does not end with a chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class Direction:
         label: What the tokens look like if it is the true one, for reports.
         log_ratio: Rows to log likelihood ratios, shape (n,); NaN where a number is not known.
         weight: Prior weight among its family. Those that faults were seen to take have
-            more, and none is so small that it costs over two nats.
+            more, and none is so small that it costs over two nats more than an equal share.
     """
 
     family: str
@@ -118,21 +123,23 @@ class Scope:
         label: Where in the chain.
         weight: Prior weight.
         draft_weight: That for the families in OF_DRAFTS.
+        other_weight: That for the families in OF_OTHERS.
         holds: Rows to which of them belong to it; known before a token is drawn.
     """
 
     label: str
     weight: float
     draft_weight: float
+    other_weight: float
     holds: Callable[[Scores], Bools]
 
 
 SCOPES = (
-    Scope("everywhere", 0.1, 0.05, lambda s: np.ones(len(s), dtype=bool)),
-    Scope("all but the bonus token", 0.6, 0.7, lambda s: ~s.bonus),
-    Scope("first place of the chain", 0.03, 0.02, lambda s: (s.position == 0) & ~s.bonus),
-    Scope("later places of the chain", 0.1, 0.1, lambda s: (s.position > 0) & ~s.bonus),
-    Scope("bonus token", 0.17, 0.13, lambda s: np.asarray(s.bonus)),
+    Scope("everywhere", 0.12, 0.03, 0.88, lambda s: np.ones(len(s), dtype=bool)),
+    Scope("all but the bonus token", 0.64, 0.79, 0.05, lambda s: ~s.bonus),
+    Scope("first place of the chain", 0.025, 0.01, 0.02, lambda s: (s.position == 0) & ~s.bonus),
+    Scope("later places of the chain", 0.035, 0.03, 0.02, lambda s: (s.position > 0) & ~s.bonus),
+    Scope("bonus token", 0.18, 0.14, 0.03, lambda s: np.asarray(s.bonus)),
 )
 
 
@@ -170,13 +177,13 @@ def _of_the_law() -> list[Direction]:
             for index, (power, weight) in enumerate(zip(POWERS, POWER_WEIGHTS, strict=True))
         ),
         *(
-            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0), 0.5)
+            Direction("temperature", f"{s:.0%} by the law's square root", heated(s, 0), 0.25)
             for s in (0.03, 0.2)
         ),
         *(Direction("greedy", f"{s:.0%} most likely", point(s, tops)) for s in (0.05, 0.3, 0.9)),
         *(
             Direction("unfiltered", f"{s:.0%} without filters", column(s, "unfiltered"), weight)
-            for s, weight in ((0.03, 0.7), (0.3, 1.0), (0.95, 1.3))
+            for s, weight in ((0.03, 0.2), (0.3, 0.6), (0.95, 2.4))
         ),
     ]
 
@@ -197,7 +204,7 @@ def _garbage(vocabulary: int, special: int) -> list[Direction]:
     if special:
         found += [
             Direction("special", f"{p:.1%} special", blended(p, one_special), weight)
-            for p, weight in ((0.005, 1.2), (0.05, 0.8))
+            for p, weight in ((0.005, 1.6), (0.05, 0.3))
         ]
     return found
 
@@ -211,11 +218,11 @@ def _of_the_draft() -> list[Direction]:
                 tilted_to_draft(odds),
                 weight,
             )
-            for odds, weight in ((-1.0, 0.5), (1.0, 1.0), (2.5, 0.5))
+            for odds, weight in ((-1.0, 0.4), (1.0, 1.0), (2.5, 0.4))
         ),
         *(
             Direction("draft", f"{s:.2g} of the draft's law", column(s, "draft_law"), weight)
-            for s, weight in ((0.012, 0.8), (0.05, 0.8), (0.3, 0.7), (0.9, 1.3))
+            for s, weight in ((0.012, 0.8), (0.05, 0.5), (0.3, 0.4), (0.9, 4.0))
         ),
     ]
 
@@ -238,24 +245,26 @@ def _of_acceptance() -> list[Direction]:
                 accepted_by_confidence(b),
                 weight,
             )
-            for b, weight in ((-1.0, 0.4), (1.5, 1.0))
+            for b, weight in ((-1.0, 0.4), (1.5, 1.4))
         ),
+        Direction("acceptance", "over-proposed tokens refused if unsure", refused(3.0, -6.0), 2.2),
         *(
             Direction("cells", _of_cells(top, others), tilted_cells(top, others), weight)
             for top, others, weight in CELLS
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest most likely", rest_to_top(s), weight)
-            for s, weight in ((0.3, 0.6), (0.8, 1.4))
+            for s, weight in ((0.3, 0.3), (0.8, 2.4))
         ),
         *(
             Direction("rest", f"{s:.0%} of the rest shuns the draft", rest_from_draft(s), weight)
-            for s, weight in ((0.15, 0.4), (0.5, 0.6))
+            for s, weight in ((0.15, 0.3), (0.5, 0.5))
         ),
         *(
             Direction("chain", f"odds of a draft times luck^{b:g}", associated(b), weight)
-            for b, weight in ((-0.5, 0.4), (0.8, 0.8), (2.0, 1.5))
+            for b, weight in ((-0.5, 0.3), (2.0, 0.4))
         ),
+        Direction("chain", "over-proposed tokens times luck^0.5", favoured(0.5), 2.5),
     ]
 
 
@@ -269,17 +278,17 @@ def _of_others() -> list[Direction]:
     return [
         *(
             Direction("neighbour row", f"{s:.0%} by the row before", column(s, "before"), weight)
-            for s, weight in ((0.05, 1.0), (0.4, 0.6), (0.95, 1.3))
+            for s, weight in ((0.05, 0.3), (0.4, 0.3), (0.95, 2.0))
         ),
         *(
             Direction(
                 "neighbour row", f"{s:.0%} by one of the last rows", column(s, "recent"), weight
             )
-            for s, weight in ((0.05, 1.0), (0.4, 0.6))
+            for s, weight in ((0.05, 2.0), (0.4, 0.3))
         ),
         *(
             Direction("copy", f"{s:.0%} copied", point(s, sibling), weight)
-            for s, weight in ((0.1, 0.7), (0.9, 1.7))
+            for s, weight in ((0.1, 0.2), (0.9, 2.0))
         ),
         *(
             Direction(
@@ -288,7 +297,7 @@ def _of_others() -> list[Direction]:
                 same_quantile(s, ends=ends),
                 weight,
             )
-            for s, weight in ((0.3, 0.7), (0.95, 1.7))
+            for s, weight in ((0.3, 0.2), (0.95, 2.0))
             for ends in (True, False)
         ),
         *(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import FAMILIES, OF_DRAFTS, SCOPES, Direction
+from draftgate.stats.directions import FAMILIES, OF_DRAFTS, OF_OTHERS, SCOPES, Direction
 from draftgate.stats.scores import Scores
 
 DETECTED = 0.9
@@ -54,10 +54,10 @@ def log_weights(family: Sequence[Direction]) -> Floats:
     """
     sums = {name: sum(d.weight for d in family if d.family == name) for name in FAMILIES}
     own = np.array([FAMILIES[d.family] * d.weight / sums[d.family] for d in family])
-    by_draft = np.array([direction.family in OF_DRAFTS for direction in family])
-    scopes = np.array([(scope.weight, scope.draft_weight) for scope in SCOPES])
+    group = np.array([(d.family in OF_DRAFTS) + 2 * (d.family in OF_OTHERS) for d in family])
+    scopes = np.array([(scope.weight, scope.draft_weight, scope.other_weight) for scope in SCOPES])
     scopes /= scopes.sum(axis=0)
-    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes.T[by_draft.astype(int)])
+    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes.T[group])
     return weights
 
 

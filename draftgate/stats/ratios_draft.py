@@ -14,6 +14,12 @@ from scipy.special import expit
 
 from draftgate.stats.scores import Scores
 
+CERTAIN = 0.95
+"""Share of a law that may exclude tokens; the rest of it is the stated law."""
+
+FLOOR = 0.05
+"""Least factor of weights that a law takes off: none is certain to refuse."""
+
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
 
@@ -55,15 +61,55 @@ def associated(strength: float) -> Callable[[Scores], Floats]:
     Luck is the sum of -log min(1, p / q) over the tokens accepted so far in the chain; the
     odds of acceptance are multiplied by exp(strength x luck).
     """
+    return lambda s: _with_odds(s, 1.0, strength * _luck(s))
+
+
+def favoured(strength: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law in which lucky drafts favour what the draft proposes too often.
+
+    The weights of the tokens with q > p are multiplied by exp(strength x luck), see `_moved`.
+    """
+    return lambda s: _moved(s, np.exp(strength * _luck(s)))
+
+
+def refused(slope: float, shift: float) -> Callable[[Scores], Floats]:
+    """Return the ratio of the law that refuses too frequent proposals where drafts are unsure.
+
+    The weights of the tokens with q > p are multiplied by a logistic function of
+    slope logit A + shift, but by FLOOR at least, see `_moved`.
+    """
 
     def ratio(s: Scores) -> Floats:
-        with np.errstate(invalid="ignore"):
-            luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
-        before = np.cumsum(luck) - luck
-        begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
-        return _with_odds(s, 1.0, strength * (before - before[begin]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sure = expit(slope * (s.overlap - np.log1p(-np.exp(s.overlap))) + shift)
+        return _moved(s, FLOOR + (1.0 - FLOOR) * sure)
 
     return ratio
+
+
+def _moved(s: Scores, factor: Floats) -> Floats:
+    """Return the log ratio if what the draft proposes too often is accepted so much more often.
+
+    The weights of the tokens with q > p, O in all, are multiplied by g, the factor, but
+    at most 1 - A + O over O, where nothing is left to be recovered. The rest (p - q)+ pays or is
+    paid: with A' = A + O (g - 1) the mean is O g + (A - O) + (1 - A)(1 - A') / (1 - A) = 1.
+    """
+    share, over, taken = np.exp(s.overlap), np.exp(s.over), accepted_share(s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.minimum(factor, np.where(over > 0, (1.0 - share + over) / over, 1.0))
+        left = np.where(share < 1, 1.0 - over * (gain - 1.0) / (1.0 - share), 1.0)
+        moved = np.where(_level(s) > 0, gain, taken + (1.0 - taken) * np.maximum(left, 0.0))
+    found = np.log(CERTAIN * moved + 1.0 - CERTAIN)
+    return np.where(np.isnan(s.draft_law), np.nan, found)
+
+
+def _luck(s: Scores) -> Floats:
+    """Return the sum of -log min(1, p / q) over the tokens accepted before each in its chain."""
+    with np.errstate(invalid="ignore"):
+        luck = np.nan_to_num(np.maximum(s.draft_law - s.logp, 0.0), neginf=0.0, posinf=0.0)
+    before = np.cumsum(luck) - luck
+    begin = np.maximum.accumulate(np.where(s.position <= 0, np.arange(len(s)), 0))
+    return np.asarray(before - before[begin])
 
 
 def rest_to_top(share: float) -> Callable[[Scores], Floats]:

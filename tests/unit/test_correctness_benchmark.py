@@ -2,18 +2,27 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.correctness import tables
-from benchmarks.correctness.contexts import K
+from benchmarks.correctness.contexts import KINDS, K
+from benchmarks.correctness.goals import Study, goals, joint_limit, within_reach
 from benchmarks.correctness.places import Place, nucleus
 from benchmarks.correctness.rules import RULES, TUNED, Rule, honest, same_noise
 from benchmarks.gate.page import Section
 
 VOCABULARY = 9
 FOLDER = Path(tables.__file__).parent
+NAMES = (
+    "power-greedy",
+    "power-sampled",
+    "power-greedy-other",
+    "power-sampled-other",
+    "false_alarms",
+)
 
 
 def place(seed: int, number: int, *, greedy: bool) -> Place:
@@ -80,7 +89,7 @@ def test_nucleus_keeps_the_fewest_tokens_that_reach_the_mass() -> None:
     assert nucleus(np.array([0.1, 0.5, 0.3, 0.1]), 0.7) == pytest.approx([0, 0.625, 0.375, 0])
 
 
-@pytest.mark.parametrize("name", ["power-greedy", "power-sampled", "false_alarms"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_numbers_say(name: str) -> None:
     """RESULTS.md holds the tables made from the committed JSON."""
     render = tables.false_alarms if name == "false_alarms" else tables.power
@@ -88,3 +97,40 @@ def test_the_page_says_what_the_numbers_say(name: str) -> None:
     page = (FOLDER / "RESULTS.md").read_text(encoding="utf-8")
 
     assert Section(name).placed(page, render(result)) == page
+
+
+def row(fault: str, ours: int | None, joint: int | None = None) -> dict[str, Any]:
+    """Return a fault's numbers with a limit of 10 tokens."""
+    return {"fault": fault, "kl": 0.9, "limit": 10.0, "ours": ours, "oracle": 15, "joint": joint}
+
+
+def test_goals_are_judged_by_their_numbers() -> None:
+    """Median 2.4, largest 9, one fault not found, one of two jointly in a tenth of the tokens."""
+    rows = [row("a", 20, 2), row("b", 24, 20), row("c", 90), row("d", 21), row("e", None)]
+    limits = {name: {"kl": 0.9, "impossible": 0.0} for name in "ab"}
+
+    found = goals(Study("greedy", rows, limits))
+    assert [goal.found for goal in found] == ["2.40", "9.0", "e", "1: a"]
+    assert [goal.met for goal in found] == [True, False, False, False]
+
+
+def test_joint_limit_counts_impossible_events_where_they_come_first() -> None:
+    """Impossible events at .5 a token show within ln(10) / .5 tokens in nine of ten streams."""
+    limits = {"a": {"kl": 0.09, "impossible": 0.5}, "b": {"kl": 1.8, "impossible": 0.0}}
+    study = Study("greedy", [row("a", 50), row("b", 50)], limits)
+
+    assert joint_limit(study, row("a", 50)) == (pytest.approx(4.605, abs=1e-3), True)
+    assert joint_limit(study, row("b", 50)) == (pytest.approx(5.0), False)
+    assert [one["fault"] for one in within_reach(study)] == ["a", "b"]
+
+
+def test_the_page_says_which_goals_are_met() -> None:
+    """RESULTS.md holds the goals as the committed JSON of both kinds of drafts has them."""
+    studies = [
+        tables.study_of(json.loads((FOLDER / f"power-{kind}.json").read_text(encoding="utf-8")))
+        for kind in KINDS
+    ]
+    remedies = json.loads((FOLDER / "remedies.json").read_text(encoding="utf-8"))
+    page = (FOLDER / "RESULTS.md").read_text(encoding="utf-8")
+
+    assert Section("goals").placed(page, tables.goals_part(studies, remedies)) == page

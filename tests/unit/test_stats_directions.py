@@ -10,11 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import FAMILIES, OF_DRAFTS, SCOPES, Direction, directions
+from draftgate.stats.directions import (
+    FAMILIES,
+    OF_DRAFTS,
+    OF_OTHERS,
+    SCOPES,
+    Direction,
+    directions,
+)
 from draftgate.stats.eprocess import log_ratios
 from draftgate.stats.ratios import by_rank, mixed, point, powered, repeated_surprise
 from draftgate.stats.ratios_draft import (
     accepted_with_odds,
+    favoured,
+    refused,
     rest_from_draft,
     rest_to_top,
     tilted_cells,
@@ -136,9 +145,27 @@ def three(token: int, **known: Any) -> Scores:
         ),
         # Only token 1 is proposed too often, .7 against .3: more than twice, not the likeliest.
         (tilted_cells((0.0, 0.0), (0.0, np.log(3))), (0.5 / 1.6, 0.9 / 1.6, 0.2 / 1.6)),
+        # Its weight .3 is multiplied by g = .05 + .95 / 2; A' = .4575, the rest grows to 1.35625.
+        (
+            refused(0.0, 0.0),
+            (
+                0.5 * (0.95 * (0.4 + 0.6 * 1.35625) + 0.05),
+                0.3 * (0.95 * 0.525 + 0.05),
+                0.2 * (0.95 * (0.5 + 0.5 * 1.35625) + 0.05),
+            ),
+        ),
         (point(0.1, lambda s: (s.is_top, s.token >= 0)), (0.55, 0.27, 0.18)),
     ],
-    ids=["power", "odds of the draft", "acceptance", "rest", "rest from draft", "cells", "greedy"],
+    ids=[
+        "power",
+        "odds of the draft",
+        "acceptance",
+        "rest",
+        "rest from draft",
+        "cells",
+        "refused",
+        "greedy",
+    ],
 )
 def test_directions_are_the_laws_they_say(
     ratio: Callable[[Scores], Law], expected: tuple[float, ...]
@@ -147,6 +174,19 @@ def test_directions_are_the_laws_they_say(
     law = [float(np.exp(three(t).logp + ratio(three(t)))[0]) for t in range(3)]
 
     assert law == pytest.approx(expected, rel=1e-4)
+
+
+def test_lucky_drafts_favour_what_is_proposed_too_often() -> None:
+    """Behind token 1, with q / p = 7 / 3, its weight .3 is multiplied by the root of that."""
+    chains = [joined([three(1), three(t, position=np.array([1]))]) for t in range(3)]
+    gain = (7 / 3) ** 0.5
+    left = (1 - 0.6 - 0.3 * (gain - 1)) / 0.4
+
+    ratios = [np.exp(favoured(0.5)(chain)) for chain in chains]
+    assert [ratio[0] for ratio in ratios] == pytest.approx([1, 1, 1])
+    assert [(ratio[1] - 0.05) / 0.95 for ratio in ratios] == pytest.approx(
+        [0.4 + 0.6 * left, gain, 0.5 + 0.5 * left]
+    )
 
 
 def test_ranks_follow_zipf() -> None:
@@ -207,8 +247,10 @@ def test_scopes_and_families_share_all_weight() -> None:
     assert sum(FAMILIES.values()) == pytest.approx(1)
     assert sum(scope.weight for scope in SCOPES) == pytest.approx(1)
     assert sum(scope.draft_weight for scope in SCOPES) == pytest.approx(1)
+    assert sum(scope.other_weight for scope in SCOPES) == pytest.approx(1)
     assert {d.family for d in FAMILY} == set(FAMILIES)
     assert set(OF_DRAFTS) < set(FAMILIES)
+    assert set(OF_OTHERS) < set(FAMILIES) - set(OF_DRAFTS)
 
 
 @pytest.mark.parametrize(("vocabulary", "special"), [(1, 0), (5, 6), (5, -1)])

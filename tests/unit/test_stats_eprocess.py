@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import SCOPES, directions
+from draftgate.stats.directions import FAMILIES, SCOPES, directions
 from draftgate.stats.eprocess import (
     Evidence,
     check,
@@ -43,6 +43,26 @@ def test_weights_add_up_to_one() -> None:
     """Whatever directions there are, the prior is a law over the parts."""
     for family in (FAMILY, BARE, FAMILY[:1], FAMILY[3:20]):
         assert np.exp(log_weights(family)).sum() == pytest.approx(1)
+
+
+def test_a_family_weighs_scopes_by_what_it_speaks_of() -> None:
+    """The law's, the drafts' and other tokens' families share their weight by their own numbers."""
+    weights = np.exp(log_weights(FAMILY))
+    own = {
+        direction.family: row / row.sum() for direction, row in zip(FAMILY, weights, strict=True)
+    }
+
+    assert own["temperature"] == pytest.approx([scope.weight for scope in SCOPES])
+    assert own["acceptance"] == pytest.approx([scope.draft_weight for scope in SCOPES])
+    assert own["quantile"] == pytest.approx([scope.other_weight for scope in SCOPES])
+
+
+def test_no_direction_costs_two_nats_more_than_an_equal_share() -> None:
+    """What faults were seen to take has more weight, what they may take is not shut out."""
+    for name in FAMILIES:
+        own = np.array([direction.weight for direction in FAMILY if direction.family == name])
+
+        assert np.log(own.mean() / own.min()) < 2
 
 
 def test_path_is_the_literal_mixture() -> None:
