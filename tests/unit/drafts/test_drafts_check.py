@@ -48,10 +48,13 @@ def measured(kind: str, values: list[float], target: str) -> TrafficAcceptance:
     return TrafficAcceptance("eagle3", "eagle3", 3, kind, setting, steps, None)
 
 
-def test_head_in_the_repository_is_read() -> None:
-    """The shipped head says its method, its K and its target by name."""
-    assert read_draft(HEAD) == Draft(HEAD, "eagle3", 3, "smollm2-135m-instruct")
-    assert (HEAD / "model.safetensors").stat().st_size < 25_000_000
+@pytest.mark.parametrize(("method", "tokens"), [("eagle3", 3), ("peagle", 5)])
+def test_heads_in_the_repository_are_read(method: str, tokens: int) -> None:
+    """A shipped head says its method, its K and its target by name."""
+    folder = HEAD.with_name(f"smollm2-{method}")
+
+    assert read_draft(folder) == Draft(folder, method, tokens, "smollm2-135m-instruct")
+    assert (folder / "model.safetensors").stat().st_size < 25_000_000
 
 
 def test_tokens_given_go_before_those_of_the_head(tmp_path: Path) -> None:

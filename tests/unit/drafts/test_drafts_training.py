@@ -236,7 +236,7 @@ def test_time_before_a_stop_counts(
 
 @ALGORITHMS
 def test_exported_head_is_what_engines_load(algorithm: str, school: School, tmp_path: Path) -> None:
-    """bfloat16 weights without the target's embedding, the map of drafts, the target by its name."""
+    """bfloat16 weights without the target's embedding, the map of drafts, the target by name."""
     import torch
     from safetensors.torch import load_file
 
