@@ -50,7 +50,13 @@ SPECULATIVE = {
         "prompt_lookup_min": 2,
     },
     "draft_model": {"method": "draft_model", "model": "TARGET", "num_speculative_tokens": 3},
-    "eagle3": {"method": "eagle3", "model": "HEAD", "num_speculative_tokens": 3},
+    "eagle3": {"method": "eagle3", "model": "HEADS/smollm2-eagle3", "num_speculative_tokens": 3},
+    "peagle": {
+        "method": "eagle3",
+        "model": "HEADS/smollm2-peagle",
+        "num_speculative_tokens": 5,
+        "parallel_drafting": True,
+    },
 }
 
 
@@ -65,7 +71,7 @@ def test_arguments_of_the_default_profile(arm: str, tmp_path: Path) -> None:
     argv += ["--max-model-len", "1024", "--max-num-seqs", "32", "--generation-config", "vllm"]
     if drafts is not None:
         text = json.dumps(drafts, sort_keys=True).replace("TARGET", str(model))
-        text = text.replace("HEAD", str(ROOT / "models" / "smollm2-eagle3"))
+        text = text.replace("HEADS", str(ROOT / "models"))
         argv += ["--speculative-config", text]
 
     assert list(command.argv) == [*argv, "--enforce-eager"]

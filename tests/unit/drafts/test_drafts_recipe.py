@@ -66,7 +66,7 @@ def test_recipe_is_read_from_a_path(tmp_path: Path) -> None:
         ("ratio = 0.02", "ratio = 1.0", "prompts.held_out_ratio", "1.0", "a number > 0 and < 1"),
         ("[0.0, 0.8]", "[0.8]", "answers.temperatures", "[0.8]", "0 among them"),
         ("[0.0, 0.8]", "0.0", "answers.temperatures", "0.0", "a list of numbers >= 0"),
-        ("length = 768", "length = 320", "answers.max_length", "320", "more than max_tokens = 320"),
+        ("length = 768", "length = 256", "answers.max_length", "256", "more than max_tokens = 256"),
         (
             "train_lm_head = true",
             "train_lm_head = 1",
