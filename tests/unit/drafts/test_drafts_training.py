@@ -178,7 +178,7 @@ def test_head_learns_what_it_sees_again(algorithm: str, school: School, tmp_path
     ]
     same = samples_of(parts * 2, [False] * 4 + [True] * 4)
     again = found_school(tmp_path, school.target, same)
-    recipe = small_recipe(algorithm, steps=60, tokens_per_step=200, learning_rate=0.01)
+    recipe = small_recipe(algorithm, steps=60, tokens_per_step=200, learning_rate=0.003)
     (tmp_path / "head").mkdir()
 
     facts = train(again.lesson(recipe), tmp_path / "head", print)
