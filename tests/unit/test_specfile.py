@@ -258,7 +258,8 @@ def test_default_profile_has_the_arms_it_promises() -> None:
     profile = load_profile("cpu-smollm2")
 
     assert "cpu-smollm2" in profile_names()
-    assert [arm.name for arm in profile.arms] == ["none", "ngram", "draft_model", "eagle3"]
+    names = [arm.name for arm in profile.arms]
+    assert names == ["none", "ngram", "draft_model", "eagle3", "peagle"]
     assert profile.workload.concurrencies == (1, 8, 32)
     assert profile.text == profile.source.read_text(encoding="utf-8")
 
