@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import psutil
 
@@ -108,7 +110,10 @@ def _inherited() -> dict[str, str]:
 
 
 class Started:
-    """A process group of its own with a mark in its environment; output to one pipe."""
+    """A process group of its own with a mark in its environment; output to one pipe.
+
+    The pipe is read all the time: a process that says more than a pipe holds would stand still.
+    """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path = ROOT, **env: str) -> None:
         self.mark = uuid.uuid4().hex
@@ -121,14 +126,27 @@ class Started:
             text=True,
             start_new_session=True,
         )
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Take all lines as they come, and an empty one at the end."""
+        assert self._popen.stdout is not None
+        with self._popen.stdout as output:
+            for line in output:
+                self._lines.put(line)
+        self._lines.put("")
 
     def read_until(self, text: str) -> str:
-        """Return the output up to the line that holds `text`."""
-        assert self._popen.stdout is not None
+        """Return the output, from where it was read last, up to the line that holds `text`."""
         lines: list[str] = []
         while not lines or text not in lines[-1]:
-            line = self._popen.stdout.readline()
-            assert line, f"ended without {text!r}:\n{''.join(lines)}"
+            try:
+                line = self._lines.get(timeout=TIMEOUT_S)
+            except Empty:
+                line = ""
+            assert line, f"ended or silent without {text!r}:\n{''.join(lines)}"
             lines.append(line)
         return "".join(lines)
 
@@ -137,9 +155,14 @@ class Started:
         self._popen.send_signal(number)
 
     def end(self, timeout_s: float = TIMEOUT_S) -> Ended:
-        """Wait for the end."""
-        output, _ = self._popen.communicate(timeout=timeout_s)
-        return Ended(self._popen.returncode, output, self.mark)
+        """Wait for the end; the output is what was not read before."""
+        code = self._popen.wait(timeout_s)
+        self._reader.join(timeout_s)
+        assert not self._reader.is_alive(), "something still holds the pipe open"
+        lines = []
+        while not self._lines.empty():
+            lines.append(self._lines.get())
+        return Ended(code, "".join(lines), self.mark)
 
 
 def pytest_argv(folder: Path, profile: Path, *args: str) -> list[str]:
