@@ -232,7 +232,7 @@ def test_other_arm_answers_while_an_engine_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path, profile, *words(tmp_path)) as served:
         with loaded(served.url) as load:
             wait_until(lambda: len(load.answers) > 5)
-            served.engines()[0].kill()
+            served.engine_with('"ngram"').kill()
             said = served.started.read_until("[fallback] ngram -> none")
             gone = len(load.answers)
             said += served.started.read_until("[fallback] none -> ngram")

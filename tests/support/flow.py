@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from draftgate.runstore import StoredRun, load_run
 ROOT = Path(__file__).parents[2]
 MARK = "DRAFTGATE_TEST_MARK"
 TIMEOUT_S = 60.0
+READ_S = 120.0
 
 _ENVIRONMENT = {
     "COLUMNS": "200",
@@ -141,12 +143,13 @@ class Started:
     def read_until(self, text: str) -> str:
         """Return the output, from where it was read last, up to the line that holds `text`."""
         lines: list[str] = []
+        last = time.monotonic() + READ_S
         while not lines or text not in lines[-1]:
             try:
-                line = self._lines.get(timeout=TIMEOUT_S)
+                line = self._lines.get(timeout=max(0.0, last - time.monotonic()))
             except Empty:
                 line = ""
-            assert line, f"ended or silent without {text!r}:\n{''.join(lines)}"
+            assert line, f"ended, or {READ_S:.0f} s went by, without {text!r}:\n{''.join(lines)}"
             lines.append(line)
         return "".join(lines)
 

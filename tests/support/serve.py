@@ -139,14 +139,19 @@ class Served:
         assert len(found) == 1, found
         return found[0]
 
+    def engine_with(self, text: str) -> psutil.Process:
+        """Return the process of the one scripted engine whose settings hold a text."""
+        found = [one for one in self.engines() if text in " ".join(one.cmdline())]
+        assert len(found) == 1, found
+        return found[0]
+
     def engines(self) -> list[psutil.Process]:
-        """Return the processes of its scripted engines, in order of their starts."""
-        found = [
+        """Return the processes of its scripted engines."""
+        return [
             process
             for process in orphans(self.started.mark, grace_s=0.0)
             if "draftgate.engines.fake_server" in process.cmdline()
         ]
-        return sorted(found, key=psutil.Process.create_time)
 
 
 @contextmanager
