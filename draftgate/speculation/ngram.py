@@ -11,7 +11,8 @@ from draftgate.speculation import METHODS
 from draftgate.speculation.method import COMMON_OPTIONS, Method, Problem, integer, vllm_form
 
 
-def _order_problems(config: SpeculativeConfig) -> Iterator[Problem]:
+def order_problems(config: SpeculativeConfig) -> Iterator[Problem]:
+    """Yield what is wrong if the shortest run that is looked up is above the longest."""
     options = dict(config.options)
     low, high = options.get("prompt_lookup_min"), options.get("prompt_lookup_max")
     if low is not None and high is not None and low > high:
@@ -23,6 +24,13 @@ def _order_problems(config: SpeculativeConfig) -> Iterator[Problem]:
         )
 
 
+LOOKUP_OPTIONS = {
+    **COMMON_OPTIONS,
+    "prompt_lookup_min": integer(1),
+    "prompt_lookup_max": integer(1),
+}
+"""Keys of an arm whose drafts are looked up in the prompt."""
+
 METHODS.register("ngram")(
     Method(
         name="ngram",
@@ -30,12 +38,8 @@ METHODS.register("ngram")(
         lossless=True,
         needs_model=False,
         drafts_with_target=False,
-        options={
-            **COMMON_OPTIONS,
-            "prompt_lookup_min": integer(1),
-            "prompt_lookup_max": integer(1),
-        },
+        options=LOOKUP_OPTIONS,
         renderers={"fake": vllm_form, "vllm": vllm_form},
-        checks=(_order_problems,),
+        checks=(order_problems,),
     )
 )

@@ -4,7 +4,8 @@ Source: vLLM's `ngram_gpu` (`vllm/config/speculative.py`), since 0.18.
 """
 
 from draftgate.speculation import METHODS
-from draftgate.speculation.method import COMMON_OPTIONS, Method, integer, vllm_form
+from draftgate.speculation.method import Method, vllm_form
+from draftgate.speculation.ngram import LOOKUP_OPTIONS, order_problems
 
 METHODS.register("ngram_gpu")(
     Method(
@@ -13,11 +14,8 @@ METHODS.register("ngram_gpu")(
         lossless=True,
         needs_model=False,
         drafts_with_target=False,
-        options={
-            **COMMON_OPTIONS,
-            "prompt_lookup_min": integer(1),
-            "prompt_lookup_max": integer(1),
-        },
+        options=LOOKUP_OPTIONS,
         renderers={"vllm": vllm_form},
+        checks=(order_problems,),
     )
 )
