@@ -7,9 +7,10 @@ table is replaced.
 """
 
 import json
-import re
 from pathlib import Path
 from typing import Any
+
+from benchmarks import marked
 
 HERE = Path(__file__).parent
 
@@ -37,15 +38,7 @@ def filled(text: str, results: dict[str, Any]) -> str:
     Raises:
         SystemExit: If the page has no place for one.
     """
-    for name, make in TABLES.items():
-        table = make(results)
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(
-            pattern, lambda m, t=table: m[1] + t + m[2], text, count=1, flags=re.DOTALL
-        )
-        if not found:
-            raise SystemExit(f"RESULTS.md has no place for the table {name!r}")
-    return text
+    return marked.filled(text, {name: make(results) for name, make in TABLES.items()})
 
 
 def setting(results: dict[str, Any]) -> str:

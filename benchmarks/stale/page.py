@@ -7,10 +7,11 @@ table is replaced.
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks import marked
 
 HERE = Path(__file__).parent
 HEADS = ("old", "re-trained")
@@ -35,21 +36,13 @@ def load() -> tuple[Results, Results]:
 
 def filled(text: str, results: Results, made: Results) -> str:
     """Return the page with every table of these results."""
-    tables: dict[str, Callable[[], str]] = {
-        "acceptance": lambda: acceptance(results["rows"]),
-        "positions": lambda: positions(results["rows"]),
-        "verdicts": lambda: verdicts(results["verdicts"]),
-        "cost": lambda: cost(made),
+    tables = {
+        "acceptance": acceptance(results["rows"]),
+        "positions": positions(results["rows"]),
+        "verdicts": verdicts(results["verdicts"]),
+        "cost": cost(made),
     }
-    for name, make in tables.items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        table = make()
-        text, found = re.subn(
-            pattern, lambda m, t=table: m[1] + t + m[2], text, count=1, flags=re.DOTALL
-        )
-        if not found:
-            raise SystemExit(f"RESULTS.md has no place for the table {name!r}")
-    return text
+    return marked.filled(text, tables)
 
 
 def acceptance(rows: Sequence[Results]) -> str:

@@ -7,10 +7,11 @@ table is replaced.
 """
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks import marked
 
 HERE = Path(__file__).parent
 
@@ -33,15 +34,7 @@ def load() -> dict[str, Any]:
 
 def filled(text: str, results: dict[str, Any]) -> str:
     """Return the page with every table of these results."""
-    for name, make in TABLES.items():
-        table = make(results["pools"])
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(
-            pattern, lambda m, t=table: m[1] + t + m[2], text, count=1, flags=re.DOTALL
-        )
-        if not found:
-            raise SystemExit(f"RESULTS.md has no place for the table {name!r}")
-    return text
+    return marked.filled(text, {name: make(results["pools"]) for name, make in TABLES.items()})
 
 
 def rates(pools: Rows) -> str:
