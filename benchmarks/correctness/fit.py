@@ -21,14 +21,7 @@ from benchmarks.correctness.places import World
 from benchmarks.correctness.remedies import Fixed, tokens_of
 from benchmarks.correctness.streams import Judge, Streams
 from benchmarks.correctness.study import ALPHA, FAINT, cases, quantile
-from draftgate.stats.directions import (
-    FAMILIES,
-    OF_DRAFTS,
-    OF_OTHERS,
-    SCOPES,
-    Direction,
-    directions,
-)
+from draftgate.stats.directions import FAMILIES, SCOPES, Direction, directions, groups
 
 SLOWEST = 0.3
 """Share of a fault's streams that count: it is the slow ones that decide about 90 %."""
@@ -57,12 +50,10 @@ class Weights:
     scopes: Floats
 
 
-def grouped(family: Sequence[Direction]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of each direction's family, and of its group: law, drafts, others."""
+def families_of(family: Sequence[Direction]) -> NDArray[np.int64]:
+    """Return the number of each direction's family, in the order of FAMILIES."""
     names = list(FAMILIES)
-    own = np.array([names.index(direction.family) for direction in family])
-    group = np.array([(d.family in OF_DRAFTS) + 2 * (d.family in OF_OTHERS) for d in family])
-    return own, group
+    return np.array([names.index(direction.family) for direction in family])
 
 
 def fitted(found: Sequence[Floats], family: Sequence[Direction]) -> Weights:
@@ -72,7 +63,7 @@ def fitted(found: Sequence[Floats], family: Sequence[Direction]) -> Weights:
         found: For each fault, shape (streams, directions, scopes).
         family: The directions.
     """
-    own, group = grouped(family)
+    own, group = families_of(family), groups(family)
     weights = np.full(found[0].shape[1:], 1.0)
     for _ in range(ROUNDS):
         credit = sum(_credit(logs + np.log(weights)) for logs in found)
@@ -128,7 +119,7 @@ def main() -> None:
     even = (case for kind in KINDS for case in cases(kind, slice(0, None, 2), other=False))
     found = [at_detection(case.streams, family) for case in even if case.kl >= FAINT]
     weights = fitted([logs for logs in found if logs is not None], family)
-    own, _ = grouped(family)
+    own = families_of(family)
     for number, name in enumerate(FAMILIES):
         print(f"{name}: {weights.families[number]:.3f}")
         for at in np.flatnonzero(own == number):

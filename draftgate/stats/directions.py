@@ -9,7 +9,7 @@ a quantile used twice). Under the stated law each ratio has mean one, so product
 over tokens are martingales (Ville 1939; Ramdas et al. 2023).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,6 +132,14 @@ class Scope:
     draft_weight: float
     other_weight: float
     holds: Callable[[Scores], Bools]
+
+
+def groups(family: Sequence[Direction]) -> NDArray[np.int64]:
+    """Return the group of each direction: 0 of the law, 1 of OF_DRAFTS, 2 of OF_OTHERS.
+
+    Scopes have weights of their own for each: `weight`, `draft_weight`, `other_weight`.
+    """
+    return np.array([(d.family in OF_DRAFTS) + 2 * (d.family in OF_OTHERS) for d in family])
 
 
 SCOPES = (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftgate.stats.directions import FAMILIES, OF_DRAFTS, OF_OTHERS, SCOPES, Direction
+from draftgate.stats.directions import FAMILIES, SCOPES, Direction, groups
 from draftgate.stats.scores import Scores
 
 DETECTED = 0.9
@@ -54,10 +54,9 @@ def log_weights(family: Sequence[Direction]) -> Floats:
     """
     sums = {name: sum(d.weight for d in family if d.family == name) for name in FAMILIES}
     own = np.array([FAMILIES[d.family] * d.weight / sums[d.family] for d in family])
-    group = np.array([(d.family in OF_DRAFTS) + 2 * (d.family in OF_OTHERS) for d in family])
     scopes = np.array([(scope.weight, scope.draft_weight, scope.other_weight) for scope in SCOPES])
     scopes /= scopes.sum(axis=0)
-    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes.T[group])
+    weights: Floats = np.log(own / own.sum())[:, None] + np.log(scopes.T[groups(family)])
     return weights
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.correctness.fit import COUNTS, SLOWEST, at_detection, fitted, grouped
+from benchmarks.correctness.fit import COUNTS, SLOWEST, at_detection, families_of, fitted
 from benchmarks.correctness.streams import Streams
-from draftgate.stats.directions import FAMILIES, SCOPES, directions
+from draftgate.stats.directions import FAMILIES, SCOPES, directions, groups
 from draftgate.stats.eprocess import evidence
 from draftgate.stats.scores import score_many
 
@@ -21,7 +21,7 @@ def seen_by(direction: int, scope: int) -> np.ndarray[tuple[int, ...], np.dtype[
 
 def test_weights_go_to_the_parts_that_see_faults() -> None:
     """Of four faults three are seen by one direction: its family has 3 of 4, and the counts."""
-    own, group = grouped(FAMILY)
+    own, group = families_of(FAMILY), groups(FAMILY)
     first, last = 0, len(FAMILY) - 1
 
     found = fitted([seen_by(first, 1)] * 3 + [seen_by(last, 0)], FAMILY)
@@ -35,7 +35,7 @@ def test_weights_go_to_the_parts_that_see_faults() -> None:
 
 def test_directions_share_their_family() -> None:
     """Weights within each family add up to 1, and those within each group's scopes."""
-    own, _ = grouped(FAMILY)
+    own = families_of(FAMILY)
 
     found = fitted([seen_by(2, 3)], FAMILY)
     assert np.bincount(own, found.directions) == pytest.approx(np.ones(len(FAMILIES)))
