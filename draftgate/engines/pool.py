@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from draftgate.clock import SYSTEM_CLOCK, Clock
-from draftgate.engines.running import Progress, RunningEngine, launch
+from draftgate.engines.running import Progress, RunningEngine, launch, stop_each
 from draftgate.errors import DraftgateError, EngineError
 from draftgate.specs import Arm
 
@@ -103,15 +103,10 @@ class EnginePool(AbstractContextManager["EnginePool"]):
 
     def stop_all(self) -> None:
         """Stop every server; goes on to the next if one stop fails, then raises the first error."""
-        errors: list[BaseException] = []
-        while self._engines:
-            _, engine = self._engines.popitem()
-            try:
-                engine.stop()
-            except BaseException as error:  # noqa: BLE001 - re-raised below, after all others stopped
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        try:
+            stop_each(tuple(reversed(self._engines.values())))
+        finally:
+            self._engines.clear()
 
     def __exit__(
         self,

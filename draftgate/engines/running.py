@@ -11,7 +11,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +264,18 @@ def launch(
         argv = engine.container.owned(command.argv)
     engine.child = ChildProcess(arm.name, argv, dict(command.env), log_path, clock)
     return engine
+
+
+def stop_each(engines: Iterable[RunningEngine]) -> None:
+    """Stop all of these; goes on to the next if one stop fails, then raises the first error."""
+    errors: list[BaseException] = []
+    for engine in engines:
+        try:
+            engine.stop()
+        except BaseException as error:  # noqa: BLE001 - re-raised below, after all others stopped
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def read_page_at(url: str, name: str, api_key_env: str | None = None) -> str:

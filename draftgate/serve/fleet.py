@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from draftgate.clock import Clock
-from draftgate.engines.running import Progress, RunningEngine, launch, read_key
+from draftgate.engines.running import Progress, RunningEngine, launch, read_key, stop_each
 from draftgate.errors import DraftgateError, EngineError
 from draftgate.serve.relay import EngineAwayError, Upstream
 from draftgate.specs import Arm
@@ -183,14 +183,7 @@ class Fleet(AbstractContextManager["Fleet"]):
         """End every engine of ours; goes on to the next if one can't be, then raises the first."""
         with self._lock:
             self._ending = True
-        errors: list[BaseException] = []
-        for member in self.members.values():
-            try:
-                member.engine.stop()
-            except BaseException as failed:  # noqa: BLE001 - re-raised below, after all others ended
-                errors.append(failed)
-        if errors:
-            raise errors[0]
+        stop_each([member.engine for member in self.members.values()])
 
     def _launch(self, arm: Arm, number: int) -> RunningEngine:
         suffix = f"-{number}" if number > 1 else ""
