@@ -8,20 +8,20 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from draftgate.errors import SpecError
+from draftgate.specfile.table import Key, Place, read_table, string_table, strings
+from draftgate.speculation.method import text
 
 _RECIPES = Path(__file__).parent / "recipes"
 _HOSTS = Path(__file__).parent / "hosts"
 
-_STRINGS = "a list of strings"
 _KEYS = {
-    "description": "a sentence",
-    "requirements": _STRINGS,
-    "skip": _STRINGS,
-    "drop": _STRINGS,
-    "env": "a table of strings",
+    "description": Key(text(), required=True),
+    "requirements": Key(strings(), required=True),
+    "skip": Key(strings()),
+    "drop": Key(strings()),
+    "env": Key(string_table()),
 }
 
 
@@ -67,7 +67,11 @@ def load_recipe(name_or_path: str) -> Recipe:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecError(f"recipe {path}: got {error}, expected a TOML file. Correct it.") from error
-    return Recipe(path.stem, **_checked(raw, path))
+    place = Place(f"recipe {path}")
+    found = read_table(raw, _KEYS, place)
+    if not found["requirements"]:
+        place.at("requirements").fail("nothing", "one or more", "Name the engine there.")
+    return Recipe(path.stem, **found)
 
 
 def load_host(name_or_path: str) -> frozenset[str]:
@@ -112,31 +116,3 @@ def _path(name: str, folder: Path, suffix: str, what: str, known: tuple[str, ...
             f"give the path of a {suffix} file."
         )
     return path
-
-
-def _checked(raw: dict[str, Any], path: Path) -> dict[str, Any]:
-    for key in raw:
-        if key not in _KEYS:
-            raise SpecError(
-                f"recipe {path}: {key}: got an unknown key, expected one of {', '.join(_KEYS)}. "
-                "Correct or drop it."
-            )
-    for key in ("description", "requirements"):
-        if not raw.get(key):
-            raise SpecError(f"recipe {path}: {key}: got nothing, expected {_KEYS[key]}. Add it.")
-    for key, value in raw.items():
-        if not _fits(_KEYS[key], value):
-            raise SpecError(
-                f"recipe {path}: {key}: got {value!r}, expected {_KEYS[key]}. Correct it."
-            )
-    lists = {key: tuple(value) for key, value in raw.items() if isinstance(value, list)}
-    env = {"env": tuple(sorted(raw["env"].items()))} if "env" in raw else {}
-    return {"description": raw["description"], **lists, **env}
-
-
-def _fits(expected: str, value: Any) -> bool:
-    if expected == _STRINGS:
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    if isinstance(value, dict):
-        return expected != "a sentence" and all(isinstance(item, str) for item in value.values())
-    return expected == "a sentence" and isinstance(value, str)
