@@ -17,6 +17,8 @@ arXiv:2211.17192, equation 1.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from draftgate.twins import geometric_rates
+
 _HALVINGS = 60
 """Of the interval [0, 1]: a double has 53 binary digits."""
 
@@ -54,7 +56,7 @@ class StepCost:
 
 def tokens_per_step(acceptance: float, k: int) -> float:
     """Return L = 1 + a + ... + a^K, tokens; a in [0, 1], K >= 0."""
-    return float(sum(acceptance**position for position in range(k + 1)))
+    return 1.0 + sum(geometric_rates(acceptance, k))
 
 
 def acceptance_for(length: float, k: int) -> float | None:

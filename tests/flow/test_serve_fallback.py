@@ -12,7 +12,7 @@ from pathlib import Path
 from draftgate.cli import Exit
 from draftgate.engines.counters import parse_samples
 from draftgate.engines.fake_model import greedy_tokens
-from draftgate.engines.fake_server import FakeConfig
+from draftgate.engines.fake_server import FakeConfig, FakeServer
 from draftgate.engines.fake_wire import output_text
 from tests.support.fake import fake_server
 from tests.support.flow import NGRAM, NONE, assert_clean, write_profile
@@ -97,17 +97,26 @@ def words(folder: Path, *more: str) -> list[str]:
     return [*ladder, *QUICK, *more]
 
 
-def test_acceptance_that_falls_and_returns_moves_the_traffic(tmp_path: Path) -> None:
-    """Down when drafts stop to pay, back by probes; every answer is whole and the same text."""
+@contextmanager
+def laddered(
+    folder: Path, *more: str, drafts: FakeConfig = DRAFTS
+) -> Iterator[tuple[FakeServer, FakeServer, Served]]:
+    """Yield two scripted engines, with drafts that pay and without, and a front before them."""
     with (
-        fake_server(DRAFTS) as drafting,
+        fake_server(drafts) as drafting,
         fake_server(PLAIN) as plain,
         serving(
-            tmp_path,
-            ladder_behind(tmp_path, {"ngram": drafting.url, "none": plain.url}),
-            *words(tmp_path),
+            folder,
+            ladder_behind(folder, {"ngram": drafting.url, "none": plain.url}),
+            *words(folder, *more),
         ) as served,
     ):
+        yield drafting, plain, served
+
+
+def test_acceptance_that_falls_and_returns_moves_the_traffic(tmp_path: Path) -> None:
+    """Down when drafts stop to pay, back by probes; every answer is whole and the same text."""
+    with laddered(tmp_path) as (drafting, plain, served):
         with loaded(served.url) as load:
             wait_until(lambda: len(load.answers) > 150)
             before = plain.requests
@@ -140,13 +149,7 @@ def test_acceptance_that_falls_and_returns_moves_the_traffic(tmp_path: Path) -> 
 def test_unchanged_acceptance_moves_nothing(tmp_path: Path) -> None:
     """Over more windows than the fall takes, with the spread learned; the planted other half."""
     with (
-        fake_server(DRAFTS) as drafting,
-        fake_server(PLAIN) as plain,
-        serving(
-            tmp_path,
-            ladder_behind(tmp_path, {"ngram": drafting.url, "none": plain.url}),
-            *words(tmp_path),
-        ) as served,
+        laddered(tmp_path) as (_, plain, served),
         loaded(served.url) as load,
     ):
         wait_until(lambda: len(load.answers) > 400)
@@ -165,15 +168,7 @@ def test_classes_fall_back_apart(tmp_path: Path) -> None:
             connection.request("POST", COMPLETIONS, body, {**headers(None), "X-Class": kind})
             assert connection.getresponse().read()
 
-    with (
-        fake_server(told) as drafting,
-        fake_server(PLAIN) as plain,
-        serving(
-            tmp_path,
-            ladder_behind(tmp_path, {"ngram": drafting.url, "none": plain.url}),
-            *words(tmp_path, "--class-header", "X-Class"),
-        ) as served,
-    ):
+    with laddered(tmp_path, "--class-header", "X-Class", drafts=told) as (_, _, served):
         for _ in range(40):
             send(served, easy, "chat")
             send(served, hard, "poems")
@@ -254,13 +249,7 @@ def test_running_stream_stays_where_it_is(tmp_path: Path) -> None:
     """A stream that began at the arm above comes to its end there, past the switch, unaltered."""
     count = 10_000
     with (
-        fake_server(DRAFTS) as drafting,
-        fake_server(PLAIN) as plain,
-        serving(
-            tmp_path,
-            ladder_behind(tmp_path, {"ngram": drafting.url, "none": plain.url}),
-            *words(tmp_path),
-        ) as served,
+        laddered(tmp_path) as (drafting, _, served),
         loaded(served.url) as load,
     ):
         wait_until(lambda: len(load.answers) > 150)
