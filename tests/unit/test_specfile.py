@@ -191,8 +191,10 @@ def test_relative_paths_start_at_the_profile(tmp_path: Path) -> None:
         ),
         (
             'method = "ngram"\nnum_speculative_tokens = 3\nprompt_lookup_min = 2',
-            'method = "ngram_gpu"\nnum_speculative_tokens = 3\nprompt_lookup_min = 5\n'
-            "prompt_lookup_max = 4",
+            (
+                'method = "ngram_gpu"\nnum_speculative_tokens = 3\nprompt_lookup_min = 5\n'
+                "prompt_lookup_max = 4"
+            ),
             r"arm\.ngram\.prompt_lookup_min: got 5, expected at most prompt_lookup_max = 4",
         ),
         (
